@@ -52,33 +52,13 @@ static enum infer_status known_format(const char *name) {
 enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {
     static const struct infer_engine_options defaults = {.gpu_layers = -1, .cpu_experts = -1};
     if (!o) o = &defaults;
-    *out = (struct plan_options){.ctx = o->ctx,
-                                 .slots = o->slots,
-                                 .kv_tokens = o->kv_tokens,
-                                 .batch = o->batch,
-                                 .decode_rows = o->decode_rows,
-                                 .state_snapshots = o->state_snapshots,
-                                 .state_host = o->state_host,
-                                 .threads = o->threads,
-                                 .vram_fraction = o->vram_fraction,
-                                 .vram_limit = o->vram_limit,
-                                 .vram_reserve = o->vram_reserve,
-                                 .isa = o->isa,
-                                 .kernels = o->kernels,
-                                 .block_scaled = o->block_scaled,
-                                 .autotune = o->autotune,
-                                 .sm_emulate = o->sm_emulate,
-                                 .no_fuse = o->no_fuse,
-                                 .no_graphs = o->no_graphs,
-                                 .blas = o->blas,
-                                 .strict_fp32 = o->strict_fp32,
-                                 .no_repack = o->no_repack,
-                                 .repack_after = o->repack_after,
-                                 .all_logits = o->all_logits,
-                                 .hidden = o->hidden,
-                                 .nan_guard = o->nan_guard,
-                                 .progress = o->progress,
-                                 .user = o->user};
+    *out = (struct plan_options){
+#define INFER_FOR_PLAN(type, field)     .field = o->field,
+#define INFER_FOR_BACKENDS(type, field) .field = o->field,
+#define INFER_FOR_CPU(type, field)      .cpu.field = o->field,
+#define INFER_FOR_CUDA(type, field)     .cuda.field = o->field,
+#include "infer_options.def"
+        .progress = o->progress, .user = o->user};
     TRY(wish_of(&out->wish, o));
     TRY(known_format(o->block_scaled));
     return kv_type_of(&out->kv_type, o->kv_type);

@@ -148,41 +148,14 @@ int32_t infer_eos(const struct infer_model *m);
 
 /* ---- engine -------------------------------------------------------------------------------------------- */
 
+/* What an engine is asked for: a field for each row of infer_options.def, which says what it means (INT: int, FLAG and SWITCH: bool,
+ * NUMBER: double, BYTES: uint64_t, TEXT: const char *), and those here. 0, false and NULL are defaults, but of gpu_layers and cpu_experts
+ * -1 is: {.ctx = 4096, .gpu_layers = -1, .cpu_experts = -1}. The order of fields changes with versions: program and library are built with one
+ * header. */
 struct infer_engine_options {
-    /* "auto", "cpu", "cuda", "cuda:1" (the second card), "ref". NULL: "auto", but infer_plan for a card that is not here then asks whether
-     * that one holds all of the model; with "auto", how much of it such a run puts there */
-    const char *device;
-    const char *isa;     /* NULL: best; "avx2", "avx512" */
-    const char *kv_type; /* NULL: "f16" ("f32" on ref); "f32", "f16", "q8_0" */
-    const char *kernels; /* NULL: all; "mma" */
-    const char
-        *block_scaled;    /* NULL: none; "mxfp8", "mxfp4", "nvfp4": matrices and activations of prompt rows
-                                 are rounded to this format (cards of sm_120) */
-    const char *autotune; /* cuda, choice among kernels with equal bits: "off" the default rule, "load" (NULL)
-                             what an earlier run measured, "full" measures and keeps it */
-    int threads;          /* 0: physical cores within the affinity mask and the cgroup */
-    int ctx; /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that fits */
-    int slots;     /* sequences at once; 0: 1; -1: most that fit */
-    int kv_tokens; /* positions that all sequences hold together, in pages that they take as they grow; 0: slots times ctx; -1: most that fits */
-    int batch;     /* prompt rows of one step; 0: 512 */
-    int decode_rows; /* decode rows of one step; 0: slots */
-    int state_snapshots; /* copies of recurrent states, for prefixes and for going back; 0: 2 of each slot and 2 */
-    bool state_host;         /* these in host memory, also where a card has room for them */
-    const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
-                                is "auto" and a card is used, else nobody; "cpu", "ref" */
-    int gpu_layers;          /* the last layers on the device, the others on the host; -1: all that fit */
-    int cpu_experts; /* of so many layers, from the first on, the experts on the host, all the rest on the device; -1: where
-                        the model does not fit, this or fewer gpu_layers, what is predicted to be faster */
-    double vram_fraction;  /* of a card's memory; 0: 0.9 */
-    uint64_t vram_limit;   /* bytes of it, instead of the fraction; 0: the fraction */
-    uint64_t vram_reserve; /* bytes of its free memory to leave to others */
-    int sm_emulate;        /* 0, or 120 */
-    bool no_fuse, no_graphs, blas, strict_fp32;
-    bool no_repack;   /* cpu: no copies of weights in the order in which decode reads them */
-    int repack_after; /* cpu: decode steps before these copies are made, so that short answers do without */
-    bool hidden;      /* infer_hidden works */
-    bool all_logits;  /* room for logits of every prompt row (infer logits, perplexity) */
-    bool nan_guard;   /* refuse values that are not finite: CPU after every op, CUDA in the logits */
+#define INFER_OPTION(reader, type, field, ...) INFER_C_##type field;
+#define INFER_FIELD(reader, type, field)       INFER_C_##type field;
+#include "infer_options.def"
     /* x[k] is about to be multiplied with matrix of the n_matrix (experts, heads; else 1) that the tensor of this name in GGUF holds;
      * called in a step, before that product, for every row, and nothing may be allocated then; and while an engine is made once for
      * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */

@@ -54,7 +54,7 @@ void option_spelling(char *buf, size_t n, const struct option *opt) {
 void option_text(char *buf, size_t n, const struct option *opt) {
     const char *values = strchr(opt->help, '\n'); /* a line each */
     int len = snprintf(buf, n, "%.*s", (int)strcspn(opt->help, "\n"), opt->help);
-    if (opt->choices && opt->type == OPT_TEXT && !values) {
+    if (opt->choices && (opt->type == OPT_TEXT || opt->type == OPT_SWITCH) && !values) {
         bool many = strlen(opt->choices) > 60; /* lines break at blanks */
         len += snprintf(buf + len, n - (size_t)len, many ? ": " : "; ");
         for (const char *p = opt->choices; *p && (size_t)len + 3 < n; p++)

@@ -219,6 +219,12 @@ static enum infer_status set_default(struct options *o, const struct option *opt
         return in_range(opt, *(double *)field);
     case OPT_BYTES:
         return parse_bytes(opt, text, field);
+    case OPT_SWITCH: {
+        const char *word;
+        TRY(parse_text(opt, text, &word));
+        *(bool *)field = strcmp(word, "on") == 0;
+        return INFER_OK;
+    }
     case OPT_TEXT:
         return parse_text(opt, text, field);
     case OPT_TEXTS: {

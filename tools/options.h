@@ -49,6 +49,7 @@ enum option_type {
     OPT_UINT64, /* uint64_t; the word in choices, if any, gives OPTION_RANDOM */
     OPT_NUMBER, /* double */
     OPT_BYTES,  /* uint64_t; 500M, 8G, 8GiB: powers of 1024 */
+    OPT_SWITCH, /* bool; on or off, which choices are */
     OPT_TEXT,   /* const char *; choices "a|b|c" limits it */
     OPT_TEXTS,  /* struct option_texts: may be given several times */
     OPT_INTS,   /* struct option_ints: 1,5,9 */
@@ -74,6 +75,7 @@ struct options {
 #define OPTION_FIELD_OPT_UINT64 uint64_t
 #define OPTION_FIELD_OPT_NUMBER double
 #define OPTION_FIELD_OPT_BYTES  uint64_t
+#define OPTION_FIELD_OPT_SWITCH bool
 #define OPTION_FIELD_OPT_TEXT   const char *
 #define OPTION_FIELD_OPT_TEXTS  struct option_texts
 #define OPTION_FIELD_OPT_INTS   struct option_ints

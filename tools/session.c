@@ -41,38 +41,21 @@ static const char *block_scaled(const char *precision) {
 }
 
 struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need) {
-    return (struct infer_engine_options){
-        .device = o->device,
-        .isa = o->isa,
-        .kv_type = o->kv_type,
-        .kernels = o->kernels,
-        .threads = o->threads,
-        .ctx = o->ctx ? o->ctx : need->ctx,
-        .slots = o->slots ? o->slots : need->slots,
-        .kv_tokens = o->kv_tokens,
-        .batch = o->batch ? o->batch : need->batch,
+    struct infer_engine_options eo = {
+#define INFER_OPTION(reader, type, field, ...) .field = o->field,
+#include "infer_options.def"
         .decode_rows = need->decode_rows,
-        .state_snapshots = o->state_snapshots,
-        .state_host = o->state_host,
-        .gpu_layers = o->gpu_layers,
-        .cpu_experts = o->cpu_experts,
-        .vram_fraction = o->vram_fraction,
-        .vram_limit = o->vram_limit,
-        .vram_reserve = o->vram_reserve,
-        .sm_emulate = o->sm_emulate,
-        .no_fuse = o->no_fuse,
-        .no_repack = o->no_repack,
         .repack_after = need->repack_after,
-        .no_graphs = o->no_graphs,
-        .blas = o->blas && strcmp(o->blas, "on") == 0,
-        .autotune = o->autotune,
         .block_scaled = block_scaled(o->matmul_precision),
         .strict_fp32 = o->matmul_precision && strcmp(o->matmul_precision, "highest") == 0,
         .all_logits = need->all_logits,
-        .nan_guard = o->nan_guard,
         .tap = need->tap,
         .tap_user = need->tap_user,
     };
+    if (!eo.ctx) eo.ctx = need->ctx;
+    if (!eo.slots) eo.slots = need->slots;
+    if (!eo.batch) eo.batch = need->batch;
+    return eo;
 }
 
 enum infer_status session_open_model(struct session *s, const struct options *o) {

@@ -241,11 +241,11 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
         if ((size_t)p->tile_cols[i] > most) most = (size_t)p->tile_cols[i];
     most = (most + 63) / 64;
     p->mx_rows = (size_t)round_up(l->max_rows > l->max_out ? l->max_rows : l->max_out, 256);
-    if (c->block_scaled) {
+    if (c->cuda.block_scaled) {
         p->mx = take(p, p->mx_rows * most * 64);
         p->mx_scale = take(p, p->mx_rows * most * 4);
     }
-    if (c->blas) {
+    if (c->cuda.blas) {
         p->panel = take(p, (size_t)CUDA_PANEL_ROWS * most * 128);
         p->panel_out = take(p, p->mx_rows * CUDA_PANEL_ROWS * 4);
         p->blas_space = take(p, BLAS_WORKSPACE);

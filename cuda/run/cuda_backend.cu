@@ -138,14 +138,14 @@ static enum infer_status capture(cuda_backend *b, int rows) {
 }
 
 static enum infer_status compile_prompt(cuda_backend *b) {
-    const char *how = b->c.autotune ? b->c.autotune : "load";
+    const char *how = b->c.cuda.autotune ? b->c.cuda.autotune : "load";
     int driver = 0;
-    if (b->c.no_fuse && (b->c.blas || b->c.block_scaled))
+    if (b->c.no_fuse && (b->c.cuda.blas || b->c.cuda.block_scaled))
         return err_set(INFER_E_INPUT,
                        ".no_fuse runs the plain kernels alone: not with .blas or .block_scaled %s",
-                       b->c.block_scaled ? b->c.block_scaled : "high");
+                       b->c.cuda.block_scaled ? b->c.cuda.block_scaled : "high");
     if (b->c.no_fuse) return INFER_OK;
-    if (b->c.blas) TRY(blas_open(&b->blas));
+    if (b->c.cuda.blas) TRY(blas_open(&b->blas));
     CU(cudaDriverGetVersion(&driver));
     if (strcmp(how, "off") != 0) TRY(tune_open(&b->tune, b->prop.name, driver));
     TRY(prompt_build(&b->prompt, b));
@@ -174,7 +174,7 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls) 
     CU(cudaSetDevice(b->device));
     if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (!b->c.no_graphs && !b->host) TRY(capture_all(b));
+    if (!b->c.cuda.no_graphs && !b->host) TRY(capture_all(b));
     return cuda_warm(b);
 }
 

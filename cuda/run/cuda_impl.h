@@ -101,15 +101,16 @@ static inline cudaError_t cuda_scale_rows(const cuda_backend *b, rows x, float f
 
 // Whether only the kernels that every chip has are wanted.
 static inline bool cuda_only_mma(const cuda_backend *b) {
-    return b->prop.major != 9 || b->c.sm_emulate || (b->c.kernels && !strcmp(b->c.kernels, "mma"));
+    return b->prop.major != 9 || b->c.cuda.sm_emulate ||
+           (b->c.cuda.kernels && !strcmp(b->c.cuda.kernels, "mma"));
 }
 static inline struct route_case cuda_route_case(const cuda_backend *b) {
     struct route_case c = {};
-    c.sm = b->c.sm_emulate ? b->c.sm_emulate : b->prop.major * 10 + b->prop.minor;
+    c.sm = b->c.cuda.sm_emulate ? b->c.cuda.sm_emulate : b->prop.major * 10 + b->prop.minor;
     c.only_mma = cuda_only_mma(b);
-    c.blas = b->c.blas;
+    c.blas = b->c.cuda.blas;
     c.strict_fp32 = b->c.strict_fp32;
-    c.block_scaled = b->c.block_scaled != NULL;
+    c.block_scaled = b->c.cuda.block_scaled != NULL;
     c.shared_bytes = c.sm >= 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
     return c;
 }

@@ -118,7 +118,7 @@ const struct decode_code *decode_code_of(const decode_link *d);
 
 // Shared memory that a block may have on the chip, or on the one that is emulated.
 static inline size_t decode_shared_memory(const cuda_backend *b) {
-    return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+    return b->c.cuda.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
 }
 static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 static inline const struct op_list *decode_list(const cuda_backend *b) { return b->c.list[ROW_DECODE]; }

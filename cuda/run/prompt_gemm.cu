@@ -80,7 +80,7 @@ enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p
 static void tune_name(char *buf, size_t n, const cuda_backend *b, const prompt_gemm *l, int i, int bucket) {
     static const char *const epilogue[] = {"store", "add", "glu"};
     snprintf(buf, n, "%s%s %s %s %dx%d <=%d", route_group_name(l->group[i]),
-             b->c.sm_emulate ? " emulated" : "", route_layout_name(l->layout[i]), epilogue[l->epilogue],
+             b->c.cuda.sm_emulate ? " emulated" : "", route_layout_name(l->layout[i]), epilogue[l->epilogue],
              l->job[i].n_slab * UNIT_ROWS, l->job[i].u * UNIT_COLS, route_bucket_rows(bucket));
 }
 // Calls f for every launch of the program that has a choice, with the link and the launch's index.

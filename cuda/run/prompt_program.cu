@@ -136,7 +136,8 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
 static enum infer_status mx_agrees(cuda_backend *b, int kind, bool *agree) {
     char what[64];
     double error = 0;
-    snprintf(what, sizeof what, "self-test %s sm_%d", b->c.block_scaled, b->prop.major * 10 + b->prop.minor);
+    snprintf(what, sizeof what, "self-test %s sm_%d", b->c.cuda.block_scaled,
+             b->prop.major * 10 + b->prop.minor);
     int known = b->tune ? tune_get(b->tune, what, -1) : -1;
     *agree = known == 1;
     if (known >= 0) return INFER_OK;
@@ -145,7 +146,7 @@ static enum infer_status mx_agrees(cuda_backend *b, int kind, bool *agree) {
         log_line(
             LOG_WARN,
             "cuda: %s products of this card are off by %.2g of their norm: NOT used; prompt rows take halves",
-            b->c.block_scaled, error);
+            b->c.cuda.block_scaled, error);
     if (b->tune) tune_set(b->tune, what, *agree);
     return INFER_OK;
 }
@@ -154,16 +155,16 @@ static enum infer_status mx_agrees(cuda_backend *b, int kind, bool *agree) {
 static enum infer_status choose_routes(cuda_backend *b, prompt_program *p) {
     static const char *const kinds[MX_KIND_COUNT] = {"mxfp8", "mxfp4", "nvfp4"};
     p->route = cuda_route_case(b);
-    if (b->c.blas)
+    if (b->c.cuda.blas)
         for (int i = 0; i < b->c.n_group; i++)
             if (b->plan.group[i].region[0].layout == LAYOUT_F32)
                 return err_set(INFER_E_UNSUPPORTED, ".blas takes no F32 matrix (%s)",
                                b->c.group[i]->member[0].name);
-    if (!b->c.block_scaled) return INFER_OK;
+    if (!b->c.cuda.block_scaled) return INFER_OK;
     if (p->route.sm / 10 != 12)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120, this is sm_%d",
-                       b->c.block_scaled, p->route.sm);
-    while (strcmp(kinds[p->mx_kind], b->c.block_scaled) != 0) p->mx_kind++;
+                       b->c.cuda.block_scaled, p->route.sm);
+    while (strcmp(kinds[p->mx_kind], b->c.cuda.block_scaled) != 0) p->mx_kind++;
     return mx_agrees(b, p->mx_kind, &p->route.block_scaled);
 }
 

@@ -101,9 +101,9 @@ static enum infer_status cpu_probe(void) {
 
 static enum infer_status cpu_sizes(const struct backend_config *c, struct backend_sizes *out) {
     enum cpu_isa isa;
-    TRY(cpu_isa_pick(c->isa, &isa));
+    TRY(cpu_isa_pick(c->cpu.isa, &isa));
     TRY(weights_known(c, "cpu"));
-    int n_thread = host_threads_pick(c->n_thread);
+    int n_thread = host_threads_pick(c->cpu.threads);
     size_t ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         struct op_list *l = c->list[cls];
@@ -274,13 +274,13 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     struct cpu *c;
     enum cpu_isa isa;
     *out = NULL;
-    TRY(cpu_isa_pick(config->isa, &isa));
+    TRY(cpu_isa_pick(config->cpu.isa, &isa));
     TRY(mem_new(&c, sizeof *c, "the CPU backend"));
     c->base.type = &backend_cpu;
     c->config = *config;
     c->isa = isa;
     c->k = kernels_of(isa);
-    c->n_thread = host_threads_pick(config->n_thread);
+    c->n_thread = host_threads_pick(config->cpu.threads);
     c->team = (struct cpu_team){.n = c->n_thread, .room = cpu_room};
     enum infer_status s = take_memory(c);
     if (s == INFER_OK) s = place_threads(c);
@@ -589,7 +589,7 @@ static void cpu_info(const struct backend *b, struct backend_info *out) {
                                        "avx512-vnni, amx-bf16"};
     *out = (struct backend_info){.device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
     if (c->copies)
-        out->repack_from = c->config.repack_after, out->repack_to = out->repack_from + CPU_REPACK_STEPS;
+        out->repack_from = c->config.cpu.repack_after, out->repack_to = out->repack_from + CPU_REPACK_STEPS;
 }
 
 const struct backend_type backend_cpu = {

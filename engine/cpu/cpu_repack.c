@@ -46,7 +46,7 @@ static struct size count(const struct backend_config *c, int n_thread) {
 size_t cpu_repack_bytes(const struct backend_config *c, int n_thread) {
     struct size n = count(c, n_thread);
     size_t bytes = whole_pages(n.head) + whole_pages(n.data);
-    return n.data && !c->no_repack && bytes <= host_memory_available() / SHARE ? bytes : 0;
+    return n.data && !c->cpu.no_repack && bytes <= host_memory_available() / SHARE ? bytes : 0;
 }
 
 void cpu_repack_open(struct cpu *c, struct cpu_list *l) {
@@ -76,7 +76,7 @@ static bool copied_now(const struct cpu *c, const uint8_t *to) {
     return ((uintptr_t)to >> HUGE_PAGE_BITS) % CPU_REPACK_STEPS == c->n_decode % CPU_REPACK_STEPS;
 }
 struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit, bool at_once) {
-    if (!copy || c->n_decode < (unsigned)c->config.repack_after) return (struct cpu_copied){0};
+    if (!copy || c->n_decode < (unsigned)c->config.cpu.repack_after) return (struct cpu_copied){0};
     uint8_t *to = copy->data + copy->unit_bytes * (size_t)unit, *mark = &copy->made[unit];
     if (!*mark && !at_once && !copied_now(c, to)) return (struct cpu_copied){0};
     return (struct cpu_copied){to, mark, *mark};

@@ -67,10 +67,10 @@ static enum infer_status experts_of(struct plan_settings *s, const struct model 
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
-    if (o->block_scaled && strcmp(device, "cuda") != 0)
+    if (o->cuda.block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
-                       o->block_scaled, device);
-    if (o->blas && strcmp(device, "cuda") != 0)
+                       o->cuda.block_scaled, device);
+    if (o->cuda.blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;
 }
@@ -104,7 +104,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     s->n_state_copy = o->state_snapshots;
     TRY(in_range(".state_snapshots", s->n_state_copy, 0, MAX_SLOTS));
     s->state_host = o->state_host;
-    TRY(in_range(".threads", o->threads, 0, 4096));
+    TRY(in_range(".threads", o->cpu.threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(layers_of(m, o, &s->n_device_layer));
     TRY(experts_of(s, m, o));
@@ -133,23 +133,15 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
             m->n_state ? p->set.n_slot + (p->set.state_host ? 0 : p->n_state_copy) + p->n_state_mark : 0,
         .n_slot = p->set.n_slot,
         .n_ctx = p->set.n_ctx,
-        .n_thread = o->threads,
         .card = o->place.card,
-        .isa = o->isa,
-        .kernels = o->kernels,
-        .block_scaled = o->block_scaled,
-        .autotune = o->autotune,
-        .sm_emulate = o->sm_emulate,
-        .no_fuse = o->no_fuse || o->tap,
-        .no_repack = o->no_repack,
-        .repack_after = o->repack_after,
-        .no_graphs = o->no_graphs,
-        .blas = o->blas,
-        .strict_fp32 = o->strict_fp32,
-        .nan_guard = o->nan_guard,
+        .cpu = o->cpu,
+        .cuda = o->cuda,
+#define INFER_FOR_BACKENDS(type, field) .field = o->field,
+#include "infer_options.def"
         .tap = o->tap,
         .progress = o->progress,
         .user = o->user};
+    c->no_fuse |= o->tap != NULL;
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------- */

@@ -88,19 +88,15 @@ struct plan_reached {
 struct plan_options {
     struct device_wish wish;
     struct placement place;
-    int ctx, slots, kv_tokens, batch, decode_rows, state_snapshots, threads;
-    bool state_host;
     int kv_type; /* enum kv_type, -1: the device's own choice */
-    double vram_fraction;
-    uint64_t vram_limit, vram_reserve;
-    const char *isa, *kernels, *block_scaled, *autotune; /* as struct backend_config has them */
-    struct plan_rates rates;                             /* 0: looked up, and probed */
-    int sm_emulate;
-    int repack_after;
-    bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
+#define INFER_FOR_PLAN(type, field)     type field;
+#define INFER_FOR_BACKENDS(type, field) type field;
+#include "infer_options.def"
+    struct cpu_options cpu;
+    struct cuda_options cuda;
+    struct plan_rates rates; /* 0: looked up, and probed */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
-    bool hidden;           /* what the layers make of each row is read behind the step */
     const struct tap *tap; /* of backends on the host; NULL: none */
     bool keep_all;         /* no two buffers share memory: for taps */
 };

@@ -27,7 +27,7 @@ static double host_gb_s(int n_thread) {
 void plan_rates_find(const struct plan_options *o, struct plan_rates *out) {
     const bool card = o->place.memory.total_bytes > 0;
     *out = o->rates;
-    if (!(out->host_gb_s > 0)) out->host_gb_s = host_gb_s(o->threads);
+    if (!(out->host_gb_s > 0)) out->host_gb_s = host_gb_s(o->cpu.threads);
     if (out->device_gb_s > 0) return;
     out->device_gb_s = !card ? out->host_gb_s : o->place.device_gb_s;
     out->assumed = !(out->device_gb_s > 0);

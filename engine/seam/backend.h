@@ -465,6 +465,16 @@ struct remote {
     void *user;
 };
 
+/* What is asked of one backend (infer_options.def), which alone reads it. */
+struct cpu_options {
+#define INFER_FOR_CPU(type, field) type field;
+#include "infer_options.def"
+};
+struct cuda_options {
+#define INFER_FOR_CUDA(type, field) type field;
+#include "infer_options.def"
+};
+
 /* A group of weights or a store that no list names takes no memory. */
 struct backend_config {
     const struct weight_group *const
@@ -482,17 +492,12 @@ struct backend_config {
     int n_slot, n_ctx;
     struct op_list *list[ROW_CLASS_COUNT]; /* buf.offset valid from open on */
     size_t activation_bytes;               /* of the arena that all buf.offset point into; from open on */
-    int n_thread;                          /* cpu: 0: decide */
-    int card;                 /* cuda: 1 ..: the n-th card; 0: the one that has most memory left */
-    int rank, n_rank;         /* one of so many that compute a model together; n_rank 0: alone */
-    const char *isa;          /* cpu: NULL: best */
-    const char *kernels;      /* cuda: NULL: all */
-    const char *block_scaled; /* cuda: NULL: none; "mxfp8", "mxfp4", "nvfp4" */
-    const char *autotune;     /* cuda: "off", "load", "full"; NULL: "load" */
-    int sm_emulate;
-    bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
-    bool no_repack;   /* cpu: decode reads the weights where they are */
-    int repack_after; /* cpu: decode steps that do so before weights are copied */
+    int card;         /* cuda: 1 ..: the n-th card; 0: the one that has most memory left */
+    int rank, n_rank; /* one of so many that compute a model together; n_rank 0: alone */
+    struct cpu_options cpu;
+    struct cuda_options cuda;
+#define INFER_FOR_BACKENDS(type, field) type field;
+#include "infer_options.def"
     /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
     size_t copy_bytes;
     const struct remote *remote; /* NULL: no list has such an operation */

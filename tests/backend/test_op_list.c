@@ -199,7 +199,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                                .n_state_slot = 1,
                                .n_slot = 1,
                                .n_ctx = KV_PAGE - 1,
-                               .n_thread = 2,
+                               .cpu = {.threads = 2},
                                .n_logits = N_OUT,
                                .remote = &remote,
                                .list = {[ROW_DECODE] = &list, [ROW_PROMPT] = &other}};

@@ -199,7 +199,7 @@ static void product_make(struct product *p, const struct weight *w) {
                                    .kv_group = &p->kv,
                                    .n_slot = 1,
                                    .n_ctx = T,
-                                   .n_thread = 1};
+                                   .cpu = {.threads = 1}};
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         p->list[cls] = (struct op_list){
             .cls = (enum row_class)cls, .op = p->op, .n_op = 2, .buf = p->buf, .n_buf = 2, .max_rows = T};

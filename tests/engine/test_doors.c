@@ -4,7 +4,7 @@
 #include "tests/lib/random.h"
 #include "tests/lib/seam_step.h"
 #include "cache/kv.h"
-#include "infer.h"
+#include "engine_options.h"
 #include "join/join.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -52,7 +52,7 @@ static void run_list(const struct backend_type *type, enum row_class cls, float 
                                .kv_group = &kv_group,
                                .n_slot = 2,
                                .n_ctx = 16,
-                               .n_thread = 3};
+                               .cpu = {.threads = 3}};
     for (int i = 0; i < ROW_CLASS_COUNT; i++) c.list[i] = i == (int)cls ? &list : &none;
     struct backend_sizes sizes;
     struct step_result result;
@@ -287,14 +287,31 @@ static void what_rows_are_refused(void **state) {
 
 /* ---- three parts ---- */
 
+static const struct infer_engine_options asked = {.kv_type = "f32",
+                                                  .threads = 2,
+                                                  .all_logits = true,
+                                                  .nan_guard = true,
+                                                  .no_repack = true,
+                                                  .autotune = "off",
+                                                  .no_graphs = true,
+                                                  .gpu_layers = -1,
+                                                  .cpu_experts = -1};
+
+/* What backends are asked is in every part, whoever computes it. */
+static void check_asked(const struct plan *p) {
+    for (int i = 0; i < p->n_part; i++) {
+        const struct backend_config *c = &p->part[i].config;
+#define INFER_FOR_BACKENDS(type, field) assert_true(c->field == asked.field);
+#define INFER_FOR_CPU(type, field)      assert_true(c->cpu.field == asked.field);
+#define INFER_FOR_CUDA(type, field)     assert_true(c->cuda.field == asked.field);
+#include "infer_options.def"
+    }
+}
+
 /* The logits of a prompt's last row by a plan: cut layers on the host, experts of those before `away` there, too. */
 static int by_parts(struct model *m, int cut, int away, float *logits) {
     enum { ROWS = 9 };
-    const struct plan_options o = {.place = {.device = &backend_cpu, .host = &backend_ref},
-                                   .wish = {.n_layer = -1, .n_cpu_experts = -1},
-                                   .all_logits = true,
-                                   .kv_type = KV_F32,
-                                   .threads = 2};
+    struct plan_options o;
     const struct plan_settings set = {.n_ctx = 64,
                                       .n_slot = 1,
                                       .n_batch = ROWS,
@@ -305,7 +322,10 @@ static int by_parts(struct model *m, int cut, int away, float *logits) {
     struct arena arena = {0};
     struct plan p;
     struct backend *b;
+    assert_ok(engine_options_read(&o, &asked));
+    o.place = (struct placement){.device = &backend_cpu, .host = &backend_ref};
     assert_ok(plan_lay_out(&p, &arena, m, &o, &set));
+    check_asked(&p);
     assert_ok(join_open(&b, &p));
     assert_ok(b->type->upload(b));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) assert_ok(b->type->compile(b, (enum row_class)i));

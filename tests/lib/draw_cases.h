@@ -213,9 +213,8 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
                                     .n_kv_group = 1,
                                     .n_slot = DRAW_ROWS,
                                     .n_ctx = KV_PAGE - 1,
-                                    .n_thread = threads,
-                                    .isa = isa,
-                                    .autotune = "off",
+                                    .cpu = {.threads = threads, .isa = isa},
+                                    .cuda = {.autotune = "off"},
                                     .n_logits = 2};
     struct backend_sizes sizes;
     struct backend *b;

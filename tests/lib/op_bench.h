@@ -164,8 +164,7 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
                                .n_state_slot = N_SLOT,
                                .n_slot = N_SLOT,
                                .n_ctx = PAGES * KV_PAGE,
-                               .n_thread = s.threads,
-                               .isa = s.isa,
+                               .cpu = {.threads = s.threads, .isa = s.isa},
                                .no_fuse = b->no_fuse,
                                .n_logits = MAX_T};
     list_lives(&list);

@@ -203,8 +203,7 @@ static inline void state_open(struct state_bench *s, const struct state_case *c,
                                    .n_state_slot = STATE_SLOTS,
                                    .n_slot = STATE_SLOTS,
                                    .n_ctx = 4 * KV_PAGE,
-                                   .n_thread = set.threads,
-                                   .isa = set.isa,
+                                   .cpu = {.threads = set.threads, .isa = set.isa},
                                    .n_logits = 1};
     s->c.list[s->list.cls] = &s->list, s->c.list[s->other.cls] = &s->other;
     assert_ok(set.type->sizes(&s->c, &sizes));

@@ -19,7 +19,7 @@ cmake --install "$build" --prefix "$dir/prefix" >/dev/null
 (cd "$dir/prefix" && find . -type f | sort) >"$dir/b"
 cmp "$dir/a" "$dir/b" || fail "DESTDIR and prefix give other files"
 root=$dir/dest/usr
-for file in bin/infer include/infer.h include/infer_status.h include/infer_request.h include/infer_sample.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
+for file in bin/infer include/infer.h include/infer_options.def include/infer_status.h include/infer_request.h include/infer_sample.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
     [ -s "$root/$file" ] || fail "$file is not installed"
 done
 # ---- the unit of systemd names the program where it was installed
