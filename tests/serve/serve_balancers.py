@@ -96,14 +96,14 @@ def body_of(r, n):
     return path, json.dumps({**text, "max_tokens": n, "stream": r.random() < 0.5}) + " " * (100000 if r.random() < 0.1 else 0)
 
 def one(port, path, body, session):
-    """how a request ended: well, cut (something of its answer came) or lost, and why"""
-    c, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=60), ""
+    """how a request ended: well, cut (something of its answer came, if only the head) or lost, and why"""
+    c, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=60), False
     try:
         c.request("POST", path, body, {"X-Session": session} if session else {})
         r = c.getresponse()
         if r.status != 200: return "lost", f"{r.status} {r.read()[:200]}"
-        begun = r.read(1)
-        text = (begun + r.read()).decode()
+        begun = True
+        text = r.read().decode()
         if '"stream": true' in body: whole = text.endswith("data: [DONE]\n\n") or '"message_stop"' in text
         else: whole = isinstance(json.loads(text), dict)
         return ("well", "") if whole else ("cut", text[-200:])
