@@ -122,7 +122,7 @@ enum infer_status tool_gbnf(char **out, const struct tool_row *row, const json_t
         const char *text = json && strcmp(json, "{}") != 0 ? json : "{\"type\":\"object\"}";
         size_t n = 0;
         *bad = i;
-        st = schema_to_gbnf(&gbnf, &n, text, strlen(text));
+        st = schema_to_gbnf(&gbnf, &n, NULL, text, strlen(text));
         mem_free(json);
         if (st) break;
         if (rules.n) buf_text(&calls, "| ");

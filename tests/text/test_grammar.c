@@ -259,6 +259,17 @@ static void schema_language(void **state) {
         {"{\"patternProperties\": {\"^x-\": {\"type\": \"null\"}}, \"additionalProperties\": false}",
          {"{}", "{\"x-a\": null, \"x-\": null}"},
          {"{\"y\": null}", "{\"x-a\": 1}"}},
+        /* no name twice in an object, however it is free; in objects beside and below it may come again */
+        {"{\"patternProperties\": {\"^x\": {\"type\": \"object\"}}, \"additionalProperties\": false}",
+         {"{\"xa\": {\"xa\": 1}, \"x\": {\"xa\": [{\"b\": 1}, {\"b\": 2}], \"b\": \"b\"}, \"xb\": {\"xa\": 2}}"},
+         {"{\"xa\": {}, \"xa\": {}}", "{\"xa\": {}, \"xb\": {\"c\": 1}, \"xa\": {}}",
+          "{\"xa\": {\"b\": 1, \"c\": {\"b\": 1}, \"b\": 1}}", "{\"x\\u0061\": {}}"}},
+        {"{\"properties\": {\"a\": {\"type\": \"null\"}}, \"additionalProperties\": {\"type\": \"string\"}}",
+         {"{\"a\": null, \"b\": \"{\\\"b\\\":1,\", \"c\": \"b\"}"},
+         {"{\"b\": \"\", \"b\": \"\"}", "{\"a\": null, \"b\": \"\\\"\", \"c\": \"\", \"b\": \"\"}"}},
+        {"{\"type\": \"array\"}",
+         {"[{\"a\": 1}, {\"a\": 1}]"},
+         {"[{\"a\": 1, \"a\": 1}]", "[[{\"a\": {}, \"a\": 1}]]"}},
         {"{\"properties\": {\"xa\": {\"type\": \"integer\"}}, \"patternProperties\": {\"^x\": {\"minimum\": "
          "5}}}",
          {"{\"xa\": 5}", "{}"},
@@ -526,6 +537,62 @@ static void masks_are_right(void **state) {
 }
 
 /* Nesting without end, and a grammar with very many states: pools are reused, nothing allocates, nothing is wrong. */
+/* Tokens drawn from the masks: each text can go on until it is whole, and has no name twice in an object; nor does what a token allows. */
+static void no_name_comes_twice(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "{",    "}", "\"", "a",   "b", "ab", "\"a", "\":", "\"a\":", ",\"a\":", ":",   " ",
+        "1",    ",", ", ", "\",", "[", "]",  "},",  "a\"", "1,",     "{\"",     ",\"", "\"a\": {\"a\": {",
+        "<end>"};
+    static const char *const schemas[] = {
+        "{\"patternProperties\": {\"^(a|ab)$\": {\"type\": \"integer\", \"maximum\": 1, \"minimum\": 1}}, "
+        "\"additionalProperties\": false}",
+        "{\"type\": \"object\"}",
+        "{\"properties\": {\"a\": {\"const\": 1}}, \"additionalProperties\": {\"type\": \"object\"}, \"required\": [\"a\"]}",
+        "{\"propertyNames\": {\"maxLength\": 1}, \"additionalProperties\": {\"type\": \"string\"}}",
+        "{\"propertyNames\": {\"enum\": [\"a\", \"b\"]}, \"additionalProperties\": {\"const\": 1}}"};
+    const struct words w = {text, NULL, sizeof text / sizeof *text};
+    const struct grammar_tokens t = {w.n, word_piece, last_ends, (void *)&w};
+    struct infer_grammar_vocab *v;
+    assert_ok(grammar_vocab_open(&v, &t));
+    uint32_t seed = 1;
+    for (size_t k = 0; k < sizeof schemas / sizeof *schemas; k++) {
+        struct infer_grammar *g;
+        struct matcher *m;
+        int whole = 0;
+        assert_ok(compile_schema(&g, schemas[k]));
+        assert_ok(matcher_open(&m, g, v));
+        for (int walk = 0; walk < 300; walk++) {
+            char got[512] = "";
+            matcher_reset(m);
+            for (int i = 0; i < 40; i++) {
+                const uint64_t *mask = matcher_mask(m);
+                int allowed[64], n = 0;
+                for (int id = 0; id < w.n; id++)
+                    if (mask[0] >> id & 1) allowed[n++] = id;
+                if (!n) fail_msg("%s: nothing fits behind %s", schemas[k], got);
+                seed = seed * 1664525 + 1013904223;
+                const int id = allowed[(seed >> 16) % (unsigned)n];
+                if (!matcher_accept(m, id))
+                    fail_msg("%s: %s is allowed behind %s, and refused", schemas[k], text[id], got);
+                if (id == w.n - 1) {
+                    json_t *j = json_loads(got, JSON_REJECT_DUPLICATES, NULL);
+                    if (!j) fail_msg("%s: %s", schemas[k], got);
+                    json_decref(j);
+                    whole++;
+                    break;
+                }
+                strcat(got, text[id]);
+            }
+        }
+        print_message("  %d whole texts of %s\n", whole, schemas[k]);
+        assert_true(whole > 20);
+        matcher_close(m);
+        infer_grammar_free(g);
+    }
+    infer_grammar_vocab_close(v);
+}
+
 static void pools_do_not_grow(void **state) {
     (void)state;
     struct infer_grammar *g;
@@ -597,12 +664,12 @@ static void failing_allocations(void **state) {
 int main(void) {
     /* jansson keeps malloc here: when memory fails it frees a key by free(), whatever allocator it was given */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grammar_vectors),     cmocka_unit_test(schema_vectors),
-        cmocka_unit_test(grammar_files),       cmocka_unit_test(gbnf_language),
-        cmocka_unit_test(repeated_repeats),    cmocka_unit_test(schema_language),
-        cmocka_unit_test(grammar_errors),      cmocka_unit_test(schema_errors),
-        cmocka_unit_test(masks_are_right),     cmocka_unit_test(pools_do_not_grow),
-        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(grammar_vectors),   cmocka_unit_test(schema_vectors),
+        cmocka_unit_test(grammar_files),     cmocka_unit_test(gbnf_language),
+        cmocka_unit_test(repeated_repeats),  cmocka_unit_test(schema_language),
+        cmocka_unit_test(grammar_errors),    cmocka_unit_test(schema_errors),
+        cmocka_unit_test(masks_are_right),   cmocka_unit_test(no_name_comes_twice),
+        cmocka_unit_test(pools_do_not_grow), cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

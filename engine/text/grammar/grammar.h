@@ -17,8 +17,9 @@ enum {
     GRAMMAR_MAX_NODES = 1 << 20,         /* places of the automaton */
 };
 
-/* The GBNF text of a schema; free with mem_free. Errors as infer_grammar_from_schema. */
-enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, size_t n);
+/* The GBNF text of a schema; free with mem_free. *free_names (NULL: nobody asks): some objects have names that the grammar alone lets come
+ * twice. Errors as infer_grammar_from_schema. */
+enum infer_status schema_to_gbnf(char **out, size_t *n_out, bool *free_names, const char *json, size_t n);
 
 /* struct infer_grammar_vocab: the tokens of a vocabulary as a trie over their bytes. */
 /* piece(user, id, &n) gives the bytes of a token as they would be shown, n = 0 for one that never is (a control token);

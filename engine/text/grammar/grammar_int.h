@@ -57,6 +57,8 @@ struct infer_grammar {
     struct gedge *edge; /* edge[n_edge]; 0 is none */
     uint32_t n_node, cap_node, n_edge, cap_edge;
     int n_repeat;
+    /* its texts are JSON in which no object has a name twice, which the automaton does not say */
+    bool names_once;
 };
 
 /* gbnf.c: text -> rules. errors: as infer_grammar_from_gbnf */

@@ -167,7 +167,7 @@ static bool fill_row(struct matcher *m, uint32_t state) {
     return true;
 }
 
-static uint32_t step(struct matcher *m, uint32_t state, uint8_t byte) {
+uint32_t matcher_step(struct matcher *m, uint32_t state, uint8_t byte) {
     return fill_row(m, state) ? m->next[(size_t)state * 256 + byte] : 0;
 }
 
@@ -224,7 +224,7 @@ static void set_token(const struct infer_grammar_vocab *v, uint64_t *mask, int32
 static bool tails_home(struct matcher *m, uint32_t state, unsigned lo, unsigned hi, int k, uint32_t home) {
     uint32_t same = 0;
     for (unsigned b = lo; b <= hi; b++) {
-        uint32_t to = step(m, state, (uint8_t)b);
+        uint32_t to = matcher_step(m, state, (uint8_t)b);
         if (m->full || to == 0) return false;
         if (k == 1 && to != home) return false;
         if (k > 1 && to != same && !tails_home(m, to, 0x80, 0xbf, k - 1, home)) return false;
@@ -243,7 +243,7 @@ static bool wide_leads(struct matcher *m, uint32_t s, uint32_t home) {
     for (int i = 0; i < 8; i++) {
         uint32_t same = 0;
         for (unsigned b = form[i].lead_lo; b <= form[i].lead_hi; b++) {
-            uint32_t to = step(m, s, (uint8_t)b);
+            uint32_t to = matcher_step(m, s, (uint8_t)b);
             if (m->full || to == 0) return false;
             if (to != same && !tails_home(m, to, form[i].lo, form[i].hi, form[i].more, home)) return false;
             same = to;
@@ -375,7 +375,7 @@ static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
 
 bool matcher_cut(const struct matcher *m) { return m->cut; }
 
-const uint64_t *matcher_mask(struct matcher *m) {
+static const uint64_t *mask_of(struct matcher *m) {
     const struct infer_grammar_vocab *v = m->v;
     if (m->ended || m->now == 0) {
         memset(m->mask, 0, (size_t)v->n_word * 8);
@@ -404,6 +404,14 @@ const uint64_t *matcher_mask(struct matcher *m) {
     return mask;
 }
 
+const uint64_t *matcher_mask(struct matcher *m) {
+    const uint64_t *mask = mask_of(m);
+    if (!m->names || m->names->lost || m->ended || !m->now) return mask;
+    mask = matcher_once(m, mask);
+    if (m->full) m->now = forget(m, m->now);
+    return mask;
+}
+
 void matcher_apply(struct matcher *m, float *logits) {
     const uint64_t *mask = matcher_mask(m);
     for (int32_t w = 0; w < m->v->n_word; w++) {
@@ -416,16 +424,25 @@ void matcher_apply(struct matcher *m, float *logits) {
 
 /* ---- going on ---- */
 
+/* No name comes twice by this text. */
+static bool names_once(struct matcher *m, const char *text, size_t n) {
+    names_keep(m->names, m->mark);
+    const bool fits = names_go(m->names, text, n, true);
+    names_back(m->names, m->mark);
+    return fits;
+}
+
 bool matcher_accept_bytes(struct matcher *m, const char *text, size_t n) {
     uint32_t state = m->now;
     if (m->ended || n == 0) return n == 0;
+    if (m->names && !names_once(m, text, n)) return false;
     for (size_t i = 0; i < n && state; i++) {
-        uint32_t to = step(m, state, (uint8_t)text[i]);
+        uint32_t to = matcher_step(m, state, (uint8_t)text[i]);
         if (m->full) { /* room is made by forgetting, the start of the bytes too: undo walks them again from there */
             m->now = forget(m, m->now);
             state = m->now;
             for (size_t k = 0; k <= i && state; k++) {
-                state = step(m, state, (uint8_t)text[k]);
+                state = matcher_step(m, state, (uint8_t)text[k]);
                 if (m->full) state = 0;
             }
             m->full = false;
@@ -434,6 +451,7 @@ bool matcher_accept_bytes(struct matcher *m, const char *text, size_t n) {
         state = to;
     }
     if (state) m->now = state;
+    if (state && m->names) names_go(m->names, text, n, false);
     return state != 0;
 }
 
@@ -464,6 +482,10 @@ static enum infer_status take_pools(struct matcher *m) {
     if (!st) st = mem_new(&m->found, MATCH_STACKS * sizeof *m->found, "stacks of a grammar");
     if (!st && m->v)
         st = mem_new(&m->mask, (size_t)MATCH_MASKS * m->v->n_word * 8 + 8, "token masks of a grammar");
+    if (!st && m->g->names_once) st = mem_new(&m->names, sizeof *m->names, "names under a grammar");
+    if (!st && m->names) st = mem_new(&m->mark, sizeof *m->mark, "names under a grammar");
+    if (!st && m->names && m->v)
+        st = mem_new(&m->once, (size_t)m->v->n_word * 8 + 8, "token masks of a grammar");
     if (!st && m->v) st = mem_new(&m->rank, (size_t)m->v->n_word * 8 + 8, "token masks of a grammar");
     return st;
 }
@@ -492,13 +514,15 @@ enum infer_status matcher_open(struct matcher **out, const struct infer_grammar 
 
 void matcher_close(struct matcher *m) {
     if (!m) return;
-    void *pools[] = {m->stack, m->stack_index, m->stamp, m->state, m->state_index, m->set,
-                     m->next,  m->work,        m->found, m->mask,  m->rank};
+    void *pools[] = {m->stack, m->stack_index, m->stamp, m->state, m->state_index, m->set,  m->next,
+                     m->work,  m->found,       m->mask,  m->rank,  m->names,       m->mark, m->once};
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) mem_free(pools[i]);
     mem_free(m);
 }
 
 void matcher_reset(struct matcher *m) {
+    if (m->names) m->names->place = NAMES_VALUE, m->names->escape = m->names->lost = false;
+    if (m->names) m->names->depth = 0, m->names->n_name = m->names->n_text = 0;
     m->ended = m->cut = false;
     m->now = start_state(m);
     if (!m->full) return;

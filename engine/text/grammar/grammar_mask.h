@@ -1,6 +1,7 @@
 /* Inside of the matcher: the token trie, stacks and states. */
 #pragma once
 #include "text/grammar/grammar_int.h"
+#include "text/grammar/grammar_names.h"
 
 enum {
     TRIE_MAX_DEPTH = 4096,  /* bytes of a token */
@@ -35,8 +36,10 @@ struct infer_grammar_vocab {
     int32_t n_vocab, n_word;
     int32_t *token; /* token[n_rank], sorted by bytes within each trie */
     uint32_t n_rank;
-    uint16_t *n_char;  /* n_char[rank] of the plain tokens */
-    int most_char;     /* the most of them */
+    uint16_t *n_char; /* n_char[rank] of the plain tokens */
+    int most_char;    /* the most of them */
+    /* comma[n_comma]: ranks of the tokens with a comma, the first n_comma_plain of the plain ones */
+    uint32_t *comma, n_comma, n_comma_plain;
     int32_t *same;     /* same[n_vocab]: the next token of equal bytes, -1 */
     const char **text; /* text[n_vocab][text_len[n_vocab]] */
     uint32_t *text_len;
@@ -76,13 +79,21 @@ struct matcher {
     uint32_t *work, *found; /* scratch of a closure, MATCH_STACKS each */
     uint64_t *mask;         /* mask[MATCH_MASKS][n_word] */
     int32_t n_mask;
-    uint32_t now;   /* the current state */
-    bool ended;     /* an ending token was accepted */
-    bool full;      /* a pool ran out in this closure */
-    bool cut;       /* a mask lacks what no pool had room for */
-    uint64_t *rank; /* a mask by rank, n_rank bits */
+    uint32_t now;        /* the current state */
+    bool ended;          /* an ending token was accepted */
+    bool full;           /* a pool ran out in this closure */
+    bool cut;            /* a mask lacks what no pool had room for */
+    uint64_t *rank;      /* a mask by rank, n_rank bits */
+    struct names *names; /* NULL: names may come twice */
+    struct names_mark *mark;
+    uint64_t *once; /* once[n_word]: a mask without the tokens that repeat a name */
     struct {
         uint32_t kid, end; /* children still to be looked at */
         uint16_t state;
     } path[TRIE_MAX_DEPTH + 1];
 };
+
+/* The state behind a byte; 0: none, or a pool ran out (m->full). */
+uint32_t matcher_step(struct matcher *m, uint32_t state, uint8_t byte);
+/* grammar_once.c: the mask without tokens that make a name come twice in its object, or behind which one could not but do so. */
+const uint64_t *matcher_once(struct matcher *m, const uint64_t *mask);

@@ -101,6 +101,16 @@ static bool summarize(struct infer_grammar_vocab *v, const struct utf8_place *at
     return good != NULL;
 }
 
+static bool find_commas(struct infer_grammar_vocab *v, const struct piece *p, uint32_t n_plain) {
+    v->comma = arena_alloc(&v->arena, v->n_rank * sizeof *v->comma + 1);
+    for (uint32_t r = 0; v->comma && r < v->n_rank; r++) {
+        if (!memchr(p[r].p, ',', p[r].n)) continue;
+        v->n_comma_plain += r < n_plain;
+        v->comma[v->n_comma++] = r;
+    }
+    return v->comma != NULL;
+}
+
 /* Pieces p[n], sorted, become the tries. */
 static enum infer_status build(struct infer_grammar_vocab *v, struct piece *p, size_t n, size_t bytes,
                                struct arena *scratch) {
@@ -115,7 +125,8 @@ static enum infer_status build(struct infer_grammar_vocab *v, struct piece *p, s
     uint32_t plain = 0;
     while (plain < v->n_rank && !p[plain].other) plain++;
     v->n_char = arena_alloc(&v->arena, plain * sizeof *v->n_char + 1);
-    if (!v->n_char) return err_set(INFER_E_MEMORY, "out of memory: a trie of tokens");
+    if (!v->n_char || !find_commas(v, p, plain))
+        return err_set(INFER_E_MEMORY, "out of memory: a trie of tokens");
     for (uint32_t r = 0; r < plain; r++) {
         for (uint32_t i = 0; i < p[r].n; i++) v->n_char[r] += ((uint8_t)p[r].p[i] & 0xc0) != 0x80;
         if (v->n_char[r] > v->most_char) v->most_char = v->n_char[r];

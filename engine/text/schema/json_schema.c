@@ -77,8 +77,8 @@ static const char primitives[] =
     "boolean ::= ( \"true\" | \"false\" ) space\n"
     "null ::= \"null\" space\n"
     "value ::= object | array | string | number | boolean | null\n"
-    "object ::= \"{\" space ( string \":\" space value ( \",\" space string \":\" space value )* )? \"}\" "
-    "space\n"
+    "key ::= \"\\\"\" plain* \"\\\"\" space\n"
+    "object ::= \"{\" space ( key \":\" space value ( \",\" space key \":\" space value )* )? \"}\" space\n"
     "array ::= \"[\" space ( value ( \",\" space value )* )? \"]\" space\n"
     "d4 ::= [12] [0-9]{3}\n"
     "date ::= d4 \"-\" ( \"0\" [1-9] | \"1\" [0-2] ) \"-\" ( \"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8] )\n"
@@ -122,7 +122,7 @@ enum infer_status schema_visit_nth(struct schema *S, const char *key, size_t i, 
 /* ---- rules ---- */
 
 int schema_rule_begin(struct schema *S, struct stext *t) {
-    *t = (struct stext){0};
+    *t = (struct stext){.name = S->in_name};
     stext_put(t, "r%d ::= ", ++S->n_rule);
     return S->n_rule;
 }
@@ -305,6 +305,7 @@ const char *schema_guess_type(const struct schema *S, const json_t *j) {
 
 static enum infer_status visit_type(struct schema *S, const json_t *j, const char *type, struct stext *t) {
     bool plain_object = strcmp(type, "object") == 0 && !schema_constrains(j, "type");
+    S->free_names |= plain_object;
     if (plain_object)
         stext_put(t, "object ");
     else if (strcmp(type, "object") == 0)
@@ -320,7 +321,7 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
     else if (strcmp(type, "boolean") == 0 || strcmp(type, "null") == 0)
         stext_put(t, "%s ", type);
     else if (strcmp(type, "any") == 0)
-        stext_put(t, "value ");
+        schema_any(S, t);
     else
         return err_set(INFER_E_INPUT, "unknown type '%.100s'", type);
     return INFER_OK;
@@ -329,7 +330,7 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
 static enum infer_status visit_body(struct schema *S, const json_t *j, struct stext *t) {
     static const char *const refused[] = {"$dynamicRef", "$recursiveRef", "extends", "disallow"};
     if (json_is_true(j)) {
-        stext_put(t, "value ");
+        schema_any(S, t);
         return INFER_OK;
     }
     if (json_is_false(j)) return schema_nothing(S, "'false': nothing is valid");
@@ -368,7 +369,7 @@ enum infer_status schema_visit(struct schema *S, const json_t *j, struct stext *
 
 /* ---- the whole ---- */
 
-enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, size_t n) {
+enum infer_status schema_to_gbnf(char **out, size_t *n_out, bool *free_names, const char *json, size_t n) {
     struct schema S = {0};
     *out = NULL;
     json_t *root;
@@ -396,6 +397,7 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, si
     }
     *out = S.t.p;
     *n_out = S.t.n;
+    if (free_names) *free_names = S.free_names;
     return INFER_OK;
 }
 
@@ -403,8 +405,10 @@ enum infer_status infer_grammar_from_schema(struct infer_grammar **out, const ch
     char *text;
     size_t n_text;
     *out = NULL;
-    TRY(schema_to_gbnf(&text, &n_text, json, n));
+    bool free_names;
+    TRY(schema_to_gbnf(&text, &n_text, &free_names, json, n));
     enum infer_status st = infer_grammar_from_gbnf(out, text, n_text);
+    if (!st) (*out)->names_once = free_names;
     mem_free(text);
     return st;
 }

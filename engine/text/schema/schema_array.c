@@ -27,7 +27,7 @@ static enum infer_status count_items(const json_t *j, int64_t *min, int64_t *max
 /* An element of items, NULL: any value. */
 static enum infer_status put_element(struct schema *S, const json_t *items, struct stext *t) {
     if (items) return schema_visit_at(S, "items", NULL, items, t);
-    stext_put(t, "value ");
+    schema_any(S, t);
     return INFER_OK;
 }
 
@@ -157,7 +157,7 @@ static enum infer_status visit_contains(struct schema *S, const json_t *j, const
     struct stext hit = {0}, item = {0};
     enum infer_status st = schema_visit_at(S, "contains", NULL, both, &hit);
     if (!st && items) st = schema_visit_at(S, "items", NULL, items, &item);
-    if (!items) stext_put(&item, "value ");
+    if (!items) schema_any(S, &item);
     if (hit.failed || item.failed) t->failed = true;
     int64_t places = max < 0 || max > HIT_PLACES ? 1 : max - least + 1;
     stext_put(t, "\"[\" space ( ");

@@ -8,6 +8,7 @@ struct stext {
     char *p;
     size_t n, cap;
     bool failed;
+    bool name; /* as struct schema has it */
 };
 void stext_add(struct stext *t, const char *s, size_t n);
 void stext_put(struct stext *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -33,6 +34,8 @@ struct schema {
     int n_rule, depth;
     int n_merge;     /* keywords joined by allOf, $ref and anyOf so far */
     int n_proof;     /* steps of schema_valid and schema_apart so far */
+    bool free_names; /* objects of the grammar may have a name twice */
+    bool in_name;    /* what is visited is a name: each of its characters has one spelling */
     bool nothing;    /* the error is that nothing is valid: one branch of several may be left out */
     char place[256]; /* "/properties/a/items": where the converter is, or stopped */
     size_t n_place;
@@ -55,6 +58,11 @@ enum infer_status schema_visit_at(struct schema *S, const char *key, const char 
 /* The same for the i-th schema of a list. */
 enum infer_status schema_visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
                                    struct stext *t);
+/* Any value. */
+static inline void schema_any(struct schema *S, struct stext *t) {
+    S->free_names = true;
+    stext_put(t, "value ");
+}
 /* The text of a value. */
 enum infer_status schema_put_constant(struct stext *t, const json_t *v);
 /* INFER_E_INPUT: no value can be valid. */

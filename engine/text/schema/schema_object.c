@@ -174,7 +174,7 @@ static enum infer_status pair_rule(struct schema *S, const struct stext *key, co
     t.failed |= key->failed;
     stext_put(&t, "space \":\" space ");
     if (!schema || json_is_true(schema))
-        stext_put(&t, "value ");
+        schema_any(S, &t);
     else
         st = schema_visit_at(S, keyword, name, schema, &t);
     return schema_rule_end(S, &t, st);
@@ -206,11 +206,26 @@ static enum infer_status add_named(struct schema *S, struct members *m, const ch
     return st;
 }
 
+/* The rule of a name, of which each character has one spelling; rules of texts that are values are not its own. */
+static enum infer_status visit_names(struct schema *S, const json_t *names, struct stext *key) {
+    json_t *refs = S->refs;
+    if (!(S->refs = json_object())) {
+        S->refs = refs;
+        return err_set(INFER_E_MEMORY, "out of memory: a schema");
+    }
+    S->in_name = true;
+    enum infer_status st = schema_visit_at(S, "propertyNames", NULL, names, key);
+    S->in_name = false;
+    json_decref(S->refs);
+    S->refs = refs;
+    return st;
+}
+
 /* All other members: names of the one pattern, names that propertyNames allows, or any that is no property's. None are made
  * where a name could be one that other keywords speak of. */
 static enum infer_status add_other(struct schema *S, struct members *m) {
     const json_t *schema = m->more;
-    struct stext key = {0};
+    struct stext key = {.name = true};
     enum infer_status st = INFER_OK;
     bool named = json_object_size(m->properties) || json_array_size(m->required);
     bool free_object = !m->properties && !m->more && !m->required;
@@ -236,8 +251,7 @@ static enum infer_status add_other(struct schema *S, struct members *m) {
         json_t *names = json_is_true(m->names) ? json_object() : json_copy((json_t *)m->names);
         bool text = names && (json_object_get(names, "$ref") ||
                               !json_object_set_new(names, "type", json_string("string")));
-        st = text ? schema_visit_at(S, "propertyNames", NULL, names, &key)
-                  : err_set(INFER_E_MEMORY, "out of memory: a schema");
+        st = text ? visit_names(S, names, &key) : err_set(INFER_E_MEMORY, "out of memory: a schema");
         json_decref(names);
     } else {
         st = schema_other_key(&key, m->properties);
@@ -317,6 +331,7 @@ static void put_optional(struct schema *S, struct stext *t, const struct members
     for (int i = 0; i < m->n_optional && !one; i++)
         stext_put(t, "%sr%d r%d ", i ? "| " : "", m->optional[i], rest[i]);
     if (!m->other) return;
+    S->free_names |= others != 1; /* also behind named ones */
     stext_put(t, "%sr%d ", m->n_optional ? "| " : "", m->other);
     if (one) return;
     if (others < 0)

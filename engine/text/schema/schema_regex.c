@@ -261,9 +261,9 @@ enum infer_status schema_pattern(struct stext *t, const char *pattern, size_t n)
     if ((from_start || to_end) && splits(pattern, pattern + n))
         return no("| beside ^ or $ (put the alternatives in a group)");
     R.p += from_start;
-    stext_put(t, "%s( ", from_start ? "" : "char* ");
+    stext_put(t, "%s( ", from_start ? "" : t->name ? "plain* " : "char* ");
     TRY(parse_alternatives(&R));
-    stext_put(t, ") %s", to_end ? "" : "char* ");
+    stext_put(t, ") %s", to_end ? "" : t->name ? "plain* " : "char* ");
     if (R.p < R.end && !(*R.p == '$' && R.end - R.p == 1)) return bad("a ) without (");
     return INFER_OK;
 }

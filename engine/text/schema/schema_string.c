@@ -43,6 +43,7 @@ enum infer_status schema_string(const json_t *j, struct stext *t) {
         return err_set(INFER_E_INPUT, "maxLength %lld is less than minLength %lld", (long long)max,
                        (long long)min);
     bool lengths = min > 0 || max >= 0;
+    const char *one = t->name ? "plain" : "char";
     stext_put(t, "\"\\\"\" ");
     if (pattern) {
         if (!json_is_string(pattern)) return err_set(INFER_E_INPUT, "pattern is no text");
@@ -54,9 +55,9 @@ enum infer_status schema_string(const json_t *j, struct stext *t) {
             return schema_unsupported("format together with minLength or maxLength that cut it short");
         stext_put(t, "%s", formats[format].rule);
     } else if (max < 0) {
-        stext_put(t, "char{%lld,} ", (long long)min);
+        stext_put(t, "%s{%lld,} ", one, (long long)min);
     } else {
-        stext_put(t, "char{%lld,%lld} ", (long long)min, (long long)max);
+        stext_put(t, "%s{%lld,%lld} ", one, (long long)min, (long long)max);
     }
     stext_put(t, "\"\\\"\" space ");
     return INFER_OK;
