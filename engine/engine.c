@@ -228,7 +228,7 @@ static void say_paging(const struct plan *p, const struct plan_part *part, const
 
 static enum infer_status open_backend(struct infer_engine *e) {
     const struct plan *p = &e->plan;
-    TRY(join_open(&e->backend, p));
+    TRY(e->n_rank ? join_ranks(&e->backend, e->ranks, e->n_rank, e->model->m) : join_open(&e->backend, p));
     const struct backend_type *type = e->backend->type;
     TRY(type->upload(e->backend));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
@@ -247,7 +247,7 @@ static enum infer_status measure(struct infer_engine *e) {
     part->total_bytes += info.driver_bytes - part->size.driver_bytes;
     part->size.driver_bytes = info.driver_bytes;
     part->measured = true;
-    return plan_write(&e->plan, &e->arena, e->model->m);
+    return plan_write(&e->plan, &e->arena, engine_plan_model(e));
 }
 
 /* On the device that was picked, or on the CPU where that one cannot compute the model. */
@@ -274,8 +274,10 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
         e->tap = (struct tap){options->tap, options->tap_user};
         po.tap = &e->tap;
     }
+    TRY(engine_ranks_model(e, &po));
     TRY(device_pick(&po.wish, &po.place));
-    TRY(plan_anywhere(&e->plan, &e->arena, m, &po));
+    TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
+    TRY(engine_ranks_plan(e, &po));
     const struct plan_part *part = last_part(e);
     if (po.tap && e->plan.place.memory.total_bytes)
         return err_set(INFER_E_UNSUPPORTED,
@@ -324,6 +326,7 @@ enum infer_status infer_engine_create(struct infer_engine **out, const struct in
 void infer_engine_free(struct infer_engine *e) {
     if (!e) return;
     if (e->backend) e->backend->type->close(e->backend);
+    engine_ranks_free(e);
     arena_free(&e->arena);
     mem_free(e);
 }

@@ -4,6 +4,7 @@
 #include "infer.h"
 #include "base/mem.h"
 #include "cache/kv.h"
+#include "join/join.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "seam/tap.h"
@@ -31,8 +32,12 @@ struct flight {
 struct infer_engine {
     const struct infer_model *model;
     struct arena arena;
-    struct plan plan;
-    struct tap tap; /* of the options */
+    struct plan plan; /* of rank 0, where there are several */
+    /* ranks[n_rank] that compute the model together; their backends read these. n_rank 0: one computes it alone */
+    struct rank_plan *ranks;
+    int n_rank;
+    struct backend_config whole; /* what a sequence keeps: of all ranks */
+    struct tap tap;              /* of the options */
     struct backend *backend;
     struct kv kv;
     /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
@@ -65,6 +70,11 @@ static inline const struct plan_part *last_part(const struct infer_engine *e) {
     return &e->plan.part[e->plan.n_part - 1];
 }
 
+/* ranks.c: the shares of the model, where the options ask for several ranks; what rank 0's plan is of; the others' plans, behind it. */
+enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po);
+const struct model *engine_plan_model(const struct infer_engine *e);
+enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po);
+void engine_ranks_free(struct infer_engine *e);
 /* hidden.c: memory for what rows hand to a model that drafts, before the backend opens; and of a step whose rows are checked and placed,
  * what such a model reads. */
 enum infer_status engine_hidden_open(struct infer_engine *e);

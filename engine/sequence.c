@@ -136,8 +136,7 @@ static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct 
     if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
     TRY(engine_replay(e, seq));
-    *out = (struct snapshot_place){e->backend, &last_part(e)->config, e->model->m->file, &e->kv,
-                                   &e->fingerprint};
+    *out = (struct snapshot_place){e->backend, &e->whole, e->model->m->file, &e->kv, &e->fingerprint};
     return INFER_OK;
 }
 

@@ -53,7 +53,7 @@ endif()
 # Labels. slow: more than some seconds of a core; card: says little without a card (skipped or mostly so). `ctest -LE slow`, `ctest -L card`.
 # `ninja check`: what scripts/check says of the sources, then all tests but slow ones.
 set(SLOW cli exit_codes library serve serve_balancers serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
-    test_hybrid test_imatrix test_links test_memory test_moe test_ops test_packed_sides test_quantize test_replay test_request test_state
+    test_hybrid test_imatrix test_links test_memory test_moe test_ops test_packed_sides test_quantize test_ranks test_replay test_request test_state
     test_team test_weights)
 foreach(t ${SLOW})
     if(TEST ${t})

@@ -1,6 +1,7 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu/cpu_list.h"
 #include "base/host.h"
+#include "seam/comm.h"
 #include "seam/tap.h"
 #include "seam/weight.h"
 
@@ -428,6 +429,7 @@ static enum infer_status run_team(struct cpu_step *s) {
     cpu_team_next(&c->team, c->n_thread, end, end - begin, atomic_load(&s->lost));
     enum infer_status st = (enum infer_status)atomic_load(&s->fault);
     if (st == INFER_E_CANCEL) atomic_store(&c->cancel, 0);
+    if (st != INFER_OK && c->config.comm) c->config.comm->type->abort(c->config.comm);
     return st;
 }
 
@@ -454,6 +456,7 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
 
 static enum infer_status failed(enum infer_status st, const struct op *op) {
     if (st == INFER_E_CANCEL) return err_set(st, "cancelled");
+    if (st == INFER_E_DEVICE) return err_set(st, "%s of layer %d: another rank is gone", op->name, op->layer);
     return err_set(st, "%s of layer %d: a value is not finite", op->name, op->layer);
 }
 

@@ -256,6 +256,7 @@ cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_
     cpu_op_glu, cpu_op_add, cpu_op_columns, cpu_op_position, cpu_op_rows, cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
+cpu_fn cpu_op_reduce, cpu_op_gather;
 
 /* Experts (cpu_experts.c): what the rows of x become; memory; units of a step. */
 enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu_kernels *k,

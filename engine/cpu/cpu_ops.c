@@ -1,5 +1,6 @@
 /* The small ops: shares of rows, one kernel call a row. */
 #include "cpu/cpu_list.h"
+#include "seam/comm.h"
 
 #include <string.h>
 
@@ -128,4 +129,26 @@ void cpu_op_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_
     cpu_share(s->n_out, thread, n_thread, &a, &b);
     for (int j = a; j < b; j++)
         memcpy(cpu_row(s, r->out, j), cpu_row(s, r->x, s->s->out_row[j]), sizeof(float) * (size_t)r->x.width);
+}
+
+/* Ranks meet here: one thread of each does the talking. */
+void cpu_op_reduce(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct view x = op->op->reduce.x;
+    struct comm *c = s->cpu->config.comm;
+    (void)n_thread;
+    if (thread) return;
+    enum infer_status st = c->type->reduce(c, cpu_row(s, x, 0), cpu_rows(s, x), cpu_stride(s, x), x.width);
+    if (st != INFER_OK) cpu_fault(s, op->op, st);
+}
+void cpu_op_gather(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_gather *o = &op->op->gather;
+    struct comm *c = s->cpu->config.comm;
+    const int n = cpu_rows(s, o->x);
+    (void)n_thread;
+    if (thread) return;
+    for (int t = 0; t < n; t++)
+        memcpy(cpu_row(s, o->out, t) + o->col[c->rank], cpu_row(s, o->x, t),
+               (size_t)o->x.width * sizeof(float));
+    enum infer_status st = c->type->gather(c, cpu_row(s, o->out, 0), n, cpu_stride(s, o->out), o->col);
+    if (st != INFER_OK) cpu_fault(s, op->op, st);
 }

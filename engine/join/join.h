@@ -8,6 +8,15 @@
 /* errors: as the parts' open. The plan outlives it. A plan of one part: that part's backend. */
 enum infer_status join_open(struct backend **out, const struct plan *plan);
 
+/* A rank: its share of the model, and the plan of that. */
+struct rank_plan {
+    struct model *model;
+    struct plan *plan;
+};
+/* The ranks plan[n] of the model `whole`, threads of this process, as one backend. Outlived by all of these. errors: as the parts' open */
+enum infer_status join_ranks(struct backend **out, const struct rank_plan *plan, int n,
+                             const struct model *whole);
+
 /* ---- inside of the room ---- */
 
 /* Two backends that are one: what begins every join. What a join does not do in a way of its own, these do: stores are read and written

@@ -62,6 +62,26 @@ struct view emit_matmul(struct emitter *e, const char *name, struct view x, cons
     return out;
 }
 
+/* ---- ranks ---- */
+
+void emit_reduce(struct emitter *e, const char *name, struct view x) {
+    e->list->buf[x.buf].float32 = true;
+    emit_op(e, name, (struct op){.kind = OP_REDUCE, .reduce = {x}});
+}
+struct view emit_part(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                      bool partial) {
+    struct view out = emit_matmul(e, name, x, w, BUF_ROWS_ALL);
+    if (partial) emit_reduce(e, name, out);
+    return out;
+}
+struct view emit_gathered(struct emitter *e, struct view h) {
+    const struct model *m = e->m;
+    struct view own = emit_matmul(e, "logits", h, &m->head, BUF_ROWS_OUT),
+                logits = emit_buffer(e, "logits_all", m->n_vocab, BUF_ROWS_OUT, true);
+    emit_op(e, "logits_gather", (struct op){.kind = OP_GATHER, .gather = {own, logits, m->share.vocab}});
+    return logits;
+}
+
 void emit_add(struct emitter *e, const char *name, struct view x, struct view y) {
     emit_op(e, name, (struct op){.kind = OP_ADD, .add = {x, y, x}});
 }

@@ -24,6 +24,11 @@ struct view emit_normed(struct emitter *e, const char *name, struct view x, cons
 /* Into a buffer of its own; x in the order of the columns where they have one. */
 struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                         enum buf_rows rows);
+/* Where ranks add up: the sum over ranks of x; a product that may be a part of such a sum; the logits, of which this rank has columns. */
+void emit_reduce(struct emitter *e, const char *name, struct view x);
+struct view emit_part(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                      bool partial);
+struct view emit_gathered(struct emitter *e, struct view h);
 void emit_add(struct emitter *e, const char *name, struct view x, struct view y); /* x += y */
 /* head_dim: from a head's first rotated number to the next head's. */
 void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,

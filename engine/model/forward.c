@@ -81,7 +81,7 @@ static struct view latent_attention(struct emitter *e, const struct layer *l, st
     emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
     emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->attn.store}});
     struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->mla.v_b, l->attn.n_head * l->mla.n_value);
-    return emit_matmul(e, "attn_output", a, &l->attn.out, BUF_ROWS_ALL);
+    return emit_part(e, "attn_output", a, &l->attn.out, l->attn.partial);
 }
 
 /* out(attend(rope(norm(q)), keys and values of another layer)), q = W h */
@@ -89,7 +89,7 @@ static struct view borrowed_attention(struct emitter *e, const struct layer *l, 
     struct view q = emit_matmul(e, "attn_q", h, &l->attn.qkv, BUF_ROWS_ALL);
     emit_norm(e, "attn_q_norm", q, q, l->attn.head_dim_k, &l->attn.q_norm);
     emit_rope(e, "rope_q", q, l->attn.n_head, l->attn.head_dim_k, l);
-    return emit_matmul(e, "attn_output", attend(e, l, q), &l->attn.out, BUF_ROWS_ALL);
+    return emit_part(e, "attn_output", attend(e, l, q), &l->attn.out, l->attn.partial);
 }
 
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
@@ -117,7 +117,7 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
         struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
     }
-    return emit_matmul(e, "attn_output", a, &l->attn.out, BUF_ROWS_ALL);
+    return emit_part(e, "attn_output", a, &l->attn.out, l->attn.partial);
 }
 
 /* What the layer makes of other positions. */
@@ -209,7 +209,7 @@ static struct view by_latent(struct emitter *e, const struct layer *l, struct vi
 
 /* sum_j w[j] of what the experts that router * r chooses make of h, and the part that all rows share: down(act(gate) * up), by a gate of
  * its own or as it is. */
-static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
+static struct view own_experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
     struct view none = {-1, 0, 0}, shared = none, gate = none;
     bool away = e->layer < e->range->n_remote;
     struct view logits = emit_buffer(e, "ffn_router", l->moe.n_expert, BUF_ROWS_ALL, true),
@@ -234,10 +234,16 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
     return out;
 }
 
+static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
+    struct view y = own_experts(e, l, h, r);
+    if (l->moe.partial) emit_reduce(e, "ffn_reduce", y);
+    return y;
+}
+
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
     struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->dense.gate_up, BUF_ROWS_ALL);
-    return emit_matmul(e, "ffn_down", gated(e, "ffn_glu", gu, l->dense.n_ff), &l->dense.down, BUF_ROWS_ALL);
+    return emit_part(e, "ffn_down", gated(e, "ffn_glu", gu, l->dense.n_ff), &l->dense.down, l->dense.partial);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
@@ -330,7 +336,8 @@ static void output(struct emitter *e, struct view x) {
     emit_op(e, "output_rows", (struct op){.kind = OP_ROWS, .rows = {x, y}});
     struct view h = emit_buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
     emit_norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
-    struct view logits = emit_matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
+    struct view logits =
+        m->share.n ? emit_gathered(e, h) : emit_matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
     if (m->logit_softcap > 0)
         emit_map(e, "logits_cap", logits, logits, ACT_CAP, (struct act_numbers){.limit = m->logit_softcap});
     emit_op(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
@@ -341,7 +348,7 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){.list = out,
                           .m = m,
                           .range = range,
-                          .op_cap = 56 * m->n_layer + 20,
+                          .op_cap = 59 * m->n_layer + 21,
                           .buf_cap = 44 * m->n_layer + 16,
                           .layer = -1,
                           .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,

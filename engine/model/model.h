@@ -33,6 +33,7 @@ struct layer {
         const float *sinks;                   /* [n_head], NULL: none */
         struct norm_weights q_norm, k_norm;   /* n: head_dim_k for all heads alike, or the whole row */
         struct weight_group qkv, out, q_gate; /* q_gate: of the queries' heads; n 0: none */
+        bool partial; /* the result is one rank's part of a sum: here, in dense and in moe */
     } attn;
     /* Latent attention, n_value 0: none. A head's query has n_nope numbers and n_rot rotated ones, from a latent of q_rank numbers (0:
      * from x), its value n_value. The one key head is a latent of attn.head_dim_v numbers and n_rot rotated ones; its value, the
@@ -57,6 +58,7 @@ struct layer {
     struct {
         int n_ff; /* 0: none */
         struct weight_group gate_up, down;
+        bool partial;
     } dense;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     struct {
@@ -68,6 +70,7 @@ struct layer {
         struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
         struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
             latent_up;
+        bool partial;
     } moe;
     /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
     struct {
@@ -128,6 +131,12 @@ struct model {
     uint64_t n_param, n_param_token; /* of all matrices; of those that a token reads */
     /* of weights that a token reads; that all tokens together do */
     uint64_t token_bytes, prompt_bytes, token_flops;
+    /* One rank of n; n 0: the whole model. vocab[n + 1]: tokens from which on each rank has the head's rows. key_head[n_store]: the first
+     * one of this rank. Layers whose mixer, and whose feed-forward part, every rank computes whole. */
+    struct {
+        int rank, n, n_attn_whole, n_ff_whole;
+        int *vocab, *key_head;
+    } share;
     struct arena arena;
 };
 

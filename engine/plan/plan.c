@@ -246,6 +246,7 @@ static enum infer_status size_part(struct plan *p, struct plan_part *part,
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = part->type == options->place.device && options->place.memory.total_bytes;
     part->limit_bytes = card ? card_available(&options->place.memory, options) : host_memory_available();
+    if (!card && options->ranks && part->limit_bytes != SIZE_MAX) part->limit_bytes /= (size_t)options->ranks;
     p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
     return INFER_OK;
 }

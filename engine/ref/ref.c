@@ -1,6 +1,7 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "ref/ref_impl.h"
+#include "seam/comm.h"
 #include "seam/draw.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
@@ -343,6 +344,21 @@ static void ref_columns(struct ref *r, const struct op_columns *o) {
     }
 }
 
+static size_t stride_of(const struct ref *r, struct view v) {
+    return r->list->buf[v.buf].row_bytes / sizeof(float);
+}
+static void ref_reduce(struct ref *r, const struct op_reduce *o) {
+    r->out->status = r->c.comm->type->reduce(r->c.comm, ref_row(r, o->x, 0), ref_rows_in(r, o->x),
+                                             stride_of(r, o->x), o->x.width);
+}
+static void ref_gather(struct ref *r, const struct op_gather *o) {
+    const int n = ref_rows_in(r, o->x), rank = r->c.comm->rank;
+    for (int t = 0; t < n; t++)
+        memcpy(ref_row(r, o->out, t) + o->col[rank], ref_row(r, o->x, t), (size_t)o->x.width * sizeof(float));
+    r->out->status =
+        r->c.comm->type->gather(r->c.comm, ref_row(r, o->out, 0), n, stride_of(r, o->out), o->col);
+}
+
 static void ref_rows(struct ref *r, const struct op_rows *o) {
     for (int j = 0; j < r->step.n_out; j++)
         memmove(ref_row(r, o->out, j), ref_row(r, o->x, r->step.out_row[j]),
@@ -381,6 +397,16 @@ static void run_experts(struct ref *r, const struct op *op) {
         ref_mix(r, &op->mix);
     else
         ref_experts(r, &op->experts);
+}
+
+/* What other backends have a part in. */
+static void run_with_others(struct ref *r, const struct op *op) {
+    if (op->kind == OP_REMOTE)
+        ref_remote(r, op);
+    else if (op->kind == OP_REDUCE)
+        ref_reduce(r, &op->reduce);
+    else
+        ref_gather(r, &op->gather);
 }
 
 static void run_op(struct ref *r, const struct op *op) {
@@ -435,12 +461,13 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_columns(r, &op->columns);
         return;
     case OP_REMOTE:
-        ref_remote(r, op);
+    case OP_REDUCE:
+    case OP_GATHER:
+        run_with_others(r, op);
         return;
-    case OP_KIND_COUNT:
-        break;
+    default:
+        infer_bug("operation %d", (int)op->kind);
     }
-    infer_bug("operation %d", (int)op->kind);
 }
 
 static const float *read_row(void *r, struct view v, int t) { return ref_row(r, v, t); }
@@ -597,6 +624,7 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
             r->out->status = check_finite(r, &r->list->op[i]);
     }
     atomic_store(&r->cancelled, false);
+    if (r->out->status != INFER_OK && r->c.comm) r->c.comm->type->abort(r->c.comm);
     return INFER_OK;
 }
 

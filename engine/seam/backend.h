@@ -112,6 +112,8 @@ enum op_kind {
     OP_HEADS,
     OP_COLUMNS,
     OP_REMOTE,
+    OP_REDUCE,
+    OP_GATHER,
     OP_KIND_COUNT
 };
 
@@ -385,6 +387,18 @@ struct op_remote {
     struct view x, choice, out;
 };
 
+/* reduce: x[t][i] = sum of all ranks' x[t][i], added in the order of ranks: behind a product whose columns the ranks share. x is float32. */
+struct op_reduce {
+    struct view x;
+};
+
+/* gather: columns col[r] .. col[r + 1] - 1 of out[t] = rank r's x[t], for all ranks: behind a product whose rows the ranks share.
+ * out.width = col[n_rank]; out is float32 and does not overlap x. */
+struct op_gather {
+    struct view x, out;
+    const int *col; /* col[n_rank + 1] */
+};
+
 struct op {
     enum op_kind kind;
     int layer;        /* -1 outside of the layers */
@@ -410,6 +424,8 @@ struct op {
         struct op_heads heads;
         struct op_columns columns;
         struct op_remote remote;
+        struct op_reduce reduce;
+        struct op_gather gather;
     };
 };
 
@@ -457,6 +473,7 @@ struct step_result {
 /* ---- the backend --------------------------------------------------------------------------------------- */
 
 struct tap;
+struct comm;
 /* Who computes the operations `remote` of a list: rows of one layer, x[n_row][d], choice[n_row][2 * n_used], out[n_row][d], on the host.
  * errors: INFER_E_CANCEL, INFER_E_NAN */
 struct remote {
@@ -492,8 +509,9 @@ struct backend_config {
     int n_slot, n_ctx;
     struct op_list *list[ROW_CLASS_COUNT]; /* buf.offset valid from open on */
     size_t activation_bytes;               /* of the arena that all buf.offset point into; from open on */
-    int card;         /* cuda: 1 ..: the n-th card; 0: the one that has most memory left */
-    int rank, n_rank; /* one of so many that compute a model together; n_rank 0: alone */
+    int card;          /* cuda: 1 ..: the n-th card; 0: the one that has most memory left */
+    int rank, n_rank;  /* one of so many that compute a model together; n_rank 0: alone */
+    struct comm *comm; /* of ranks: seam/comm.h; from open on */
     struct cpu_options cpu;
     struct cuda_options cuda;
 #define INFER_FOR_BACKENDS(type, field) type field;

@@ -56,6 +56,8 @@ static const struct op_places {
     [OP_REMOTE] = {.span = OP_SPAN_BUFFER,
                    .read = {AT(remote.x), AT(remote.choice)},
                    .write = AT(remote.out)},
+    [OP_REDUCE] = {.span = OP_SPAN_BUFFER, .read = {AT(reduce.x)}, .write = AT(reduce.x)},
+    [OP_GATHER] = {.span = OP_SPAN_BUFFER, .read = {AT(gather.x)}, .write = AT(gather.out)},
 };
 _Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
 _Static_assert(sizeof(struct op) < 256, "places are bytes");
@@ -119,6 +121,8 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_MIX:
     case OP_HEADS:
     case OP_REMOTE:
+    case OP_REDUCE:
+    case OP_GATHER:
     case OP_KIND_COUNT:
         return;
     }

@@ -31,12 +31,13 @@ struct weight weight_runs(const struct weight *w, int row, int run, int every, i
 
 struct weight weight_slice(const struct weight *w, int row, int every, int n) {
     struct weight part = *w;
+    const bool runs = run_of(w) != 1; /* whole ones alone */
     if (row < 0 || every < 1 || n < 1 || row + (n - 1) * every >= w->n || (w->part && row) ||
-        (w->bias && every > 1) || run_of(w) != 1)
+        (w->bias && every > 1) || (runs && (every > 1 || row % run_of(w))))
         infer_bug("%d rows of %s from %d on, each %d behind the last", n, w->name, row, every);
     part.n = n;
     part.every = every_of(w) * every;
-    part.data = (const char *)w->data + (size_t)row * weight_stride(w);
+    part.data = weight_row(w, row);
     part.stack_bias = w->stack_bias ? w->stack_bias : w->n;
     if (w->bias) part.bias = w->bias + row;
     return part;
@@ -79,9 +80,6 @@ void weight_decode_row(const struct weight *w, int i, float *out) {
 size_t weight_bytes(const struct weight *w) { return row_bytes(w) * (size_t)w->n * (size_t)w->n_stack; }
 
 enum infer_status weights_known(const struct backend_config *c, const char *backend) {
-    if (c->n_rank > 1)
-        return err_set(INFER_E_UNSUPPORTED, "%s: rank %d of %d: a model is computed by one rank alone",
-                       backend, c->rank, c->n_rank);
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);

@@ -6,7 +6,8 @@
 extern "C" {
 #endif
 
-/* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Of a stack: those of each matrix. */
+/* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Of a stack: those of each matrix. Of rows in runs: whole
+ * runs. */
 struct weight weight_rows(const struct weight *w, int row, int n);
 /* n rows from row on, each `every` rows behind the last (interleaved gate and up); biases are not interleaved. */
 struct weight weight_slice(const struct weight *w, int row, int every, int n);
@@ -31,7 +32,7 @@ void weight_decode_row(const struct weight *w, int i, float *out);
 size_t weight_bytes(const struct weight *w);
 
 /* What a backend says in sizes. INFER_E_UNSUPPORTED, naming backend and tensor: a matrix that the lists read is a stack and the
- * operation is not that of experts or heads; or the configuration is that of one rank of several, which none computes yet. */
+ * operation is not that of experts or heads. */
 enum infer_status weights_known(const struct backend_config *c, const char *backend);
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include "cpu/cpu_list.h"
 #include "engine_options.h"
 #include "model/model.h"
+#include "model/shard.h"
 #include "models/registry.h"
 #include "plan/plan.h"
 
@@ -243,6 +244,14 @@ static void by_attend(struct map *m, const struct cpu_op *o, const struct kv_sto
     }
 }
 
+/* What ranks say to each other. */
+static void by_first_thread(struct map *m, struct view x, struct view out) {
+    for (int t = 0; t < rows_of(m, out); t++) {
+        touch(m, x, 0, x.width, t, 1, false);
+        touch(m, out, 0, out.width, t, 1, true);
+    }
+}
+
 static bool seen_kind[OP_KIND_COUNT], seen_arch[256];
 static int n_unguarded; /* operations without a barrier behind them */
 
@@ -259,6 +268,12 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
         break;
     case OP_REMOTE:
         by_remote(m, &op->remote);
+        break;
+    case OP_REDUCE:
+        by_first_thread(m, op->reduce.x, op->reduce.x);
+        break;
+    case OP_GATHER:
+        by_first_thread(m, op->gather.x, op->gather.out);
         break;
     case OP_MIX:
         by_mix(m, &op->mix);
@@ -302,12 +317,12 @@ static void walk_list(struct map *m, const struct cpu_list *l, const struct kv_s
 /* ---- lists of a model ---- */
 
 struct lists {
-    struct model *model;
+    struct model *model, *share; /* share: the first rank's of two, NULL: one has all */
     struct arena arena;
     struct plan plan;
 };
 
-static void open_lists(struct lists *o, const char *folder, const char *device, const char *host) {
+static void open_lists(struct lists *o, const char *folder, const char *device, const char *host, int ranks) {
     char name[128], path[512];
     struct plan_options po;
     struct infer_engine_options eo = {.device = device,
@@ -325,10 +340,12 @@ static void open_lists(struct lists *o, const char *folder, const char *device, 
     assert_ok(model_open(&o->model, test_path(path, sizeof path, name), &(struct tensorfile_options){0}));
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
-    assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
+    if (ranks) assert_ok(model_shard(&o->share, o->model, 0, ranks));
+    assert_ok(plan_make(&o->plan, &o->arena, ranks ? o->share : o->model, &po));
 }
 static void close_lists(struct lists *o) {
     arena_free(&o->arena);
+    model_close(o->share);
     model_close(o->model);
 }
 
@@ -412,13 +429,20 @@ static void check_widths(const char *name, struct backend_config *c) {
     }
 }
 
-/* On the processor alone; with experts, on it and beside it. */
+/* On the processor alone, as one rank of two; with experts, on it and beside it. */
 static void check_folder(const char *folder) {
+    struct lists shared;
     static const char *const places[][2] = {{"cpu", NULL}, {"cpu", "ref"}, {"ref", "cpu"}};
+    char name[128];
+    snprintf(name, sizeof name, "%s, rank 0 of 2", folder);
+    open_lists(&shared, folder, "cpu", NULL, 2);
+    n_embd = shared.model->n_embd;
+    lay_out(&shared.plan.part[0].config, as_it_is, 0);
+    check_part(name, &shared.plan.part[0].config, as_it_is, 0, NULL);
+    close_lists(&shared);
     for (int k = 0; k < 3; k++) {
         struct lists o;
-        char name[128];
-        open_lists(&o, folder, places[0][0], NULL);
+        open_lists(&o, folder, places[0][0], NULL, 0);
         bool experts = plan_has_experts(o.model, o.model->n_layer);
         n_embd = o.model->n_embd;
         for (int i = 0; arch_at(i); i++) seen_arch[i] |= arch_at(i) == o.model->arch;
@@ -428,7 +452,7 @@ static void check_folder(const char *folder) {
         }
         if (k) {
             close_lists(&o);
-            open_lists(&o, folder, places[k][0], places[k][1]);
+            open_lists(&o, folder, places[k][0], places[k][1], 0);
             assert_int_equal(o.plan.n_part, 2);
         }
         for (int i = 0; i < o.plan.n_part; i++) {
@@ -462,7 +486,7 @@ static void nobody_touches_what_another_writes(void **state) {
 static void count(const char *folder, int out[ROW_CLASS_COUNT]) {
     struct lists o;
     struct backend *b;
-    open_lists(&o, folder, "cpu", NULL);
+    open_lists(&o, folder, "cpu", NULL, 0);
     assert_ok(backend_cpu.open(&b, &o.plan.part[0].config));
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         assert_ok(backend_cpu.compile(b, (enum row_class)cls));
@@ -505,7 +529,7 @@ static void clashes_are_seen(void **state) {
     struct lists o;
     struct backend *b;
     char first[512] = "";
-    open_lists(&o, "hf/llama", "cpu", NULL);
+    open_lists(&o, "hf/llama", "cpu", NULL, 0);
     struct backend_config *c = &o.plan.part[0].config;
     struct map m = {.what = "llama", .n_word = c->activation_bytes / sizeof(float), .clash = first};
     assert_non_null(m.word = calloc(m.n_word, sizeof *m.word));

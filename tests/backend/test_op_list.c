@@ -4,6 +4,7 @@
 #include "tests/lib/seam_step.h"
 #include "cpu/cpu_isa.h"
 #include "seam/last_tokens.h"
+#include "seam/comm.h"
 #include "seam/op_list.h"
 
 #include <math.h>
@@ -103,7 +104,9 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 36 };
+enum { SAMPLES = 38 };
+static const int gathered[] = {0, 2, W + 2};
+
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -155,6 +158,8 @@ static void samples(struct op *out) {
         {OP_MIX, 0, "mix with a gate", .mix = {x, choice, shared, gate, half, 2, false}},
         {OP_MIX, 0, "mix in place", .mix = {x, none, half, none, half, 2, true}},
         {OP_REMOTE, 0, "remote", .remote = {x, choice, z}},
+        {OP_REDUCE, 0, "reduce", .reduce = {z}},
+        {OP_GATHER, 0, "gather", .gather = {x, view_columns(two, 0, W + 2), gathered}},
     };
     memcpy(out, all, sizeof all);
 }
@@ -166,6 +171,21 @@ static enum infer_status run_remote(void *user, enum row_class cls, int layer, i
     for (int i = 0; i < n_row * W; i++) out[i] = 1 + x[i] * choice[i];
     return INFER_OK;
 }
+
+/* What another rank has, as good as any that needs what this one has: its columns of a gather stand in front. */
+static enum infer_status reduce(struct comm *c, float *x, int n_row, size_t stride, int width) {
+    for (int t = 0; t < n_row; t++)
+        for (int i = 0; i < width; i++) x[(size_t)t * stride + (size_t)i] *= (float)c->n_rank + 1;
+    return INFER_OK;
+}
+static enum infer_status gather(struct comm *c, float *x, int n_row, size_t stride, const int *col) {
+    for (int t = 0; t < n_row; t++)
+        for (int i = 0; i < col[1]; i++) x[(size_t)t * stride + (size_t)i] = (float)(c->n_rank + t + i);
+    return INFER_OK;
+}
+static void nobody_else(struct comm *c) { (void)c; }
+static const struct comm_type comm_type = {
+    .name = "test", .reduce = reduce, .gather = gather, .abort = nobody_else, .ready = nobody_else};
 
 /* Fills the buffers, then runs op. The list of the other class names the store, so that it is there. */
 static void run(const struct backend_type *type, struct op op, int first_id, struct state *out) {
@@ -183,6 +203,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
     const struct remote remote = {run_remote, NULL};
+    struct comm comm = {&comm_type, 1, 2};
     const struct weight_group *groups[1] = {&group};
     struct backend_config c = {.group = groups,
                                .n_group = 1,
@@ -202,6 +223,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                                .cpu = {.threads = 2},
                                .n_logits = N_OUT,
                                .remote = &remote,
+                               .comm = &comm,
                                .list = {[ROW_DECODE] = &list, [ROW_PROMPT] = &other}};
     list_lives(&list);
     struct backend_sizes sizes;

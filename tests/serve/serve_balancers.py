@@ -11,14 +11,10 @@ REQUESTS = int(sys.argv[4]) if len(sys.argv) > 4 else 500
 CLIENTS, SLOTS = 64, 16
 
 def free_ports(n):
-    """ports that no connection takes as its own while a server is away: below those that the kernel gives by itself"""
-    first, found = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0]), []
-    while len(found) < n:
-        port = random.randint(first - 12000, first - 1)
-        try: socket.create_server(("127.0.0.1", port)).close()
-        except OSError: continue
-        if port not in found: found.append(port)
-    return found
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [s.getsockname()[1] for s in held]
+    for s in held: s.close()
+    return ports
 
 def get(port, path="/health"):
     """status; 0: there is no answer"""
@@ -96,14 +92,14 @@ def body_of(r, n):
     return path, json.dumps({**text, "max_tokens": n, "stream": r.random() < 0.5}) + " " * (100000 if r.random() < 0.1 else 0)
 
 def one(port, path, body, session):
-    """how a request ended: well, cut (something of its answer came, if only the head) or lost, and why"""
-    c, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=60), False
+    """how a request ended: well, cut (something of its answer came) or lost, and why"""
+    c, begun = http.client.HTTPConnection("127.0.0.1", port, timeout=60), ""
     try:
         c.request("POST", path, body, {"X-Session": session} if session else {})
         r = c.getresponse()
         if r.status != 200: return "lost", f"{r.status} {r.read()[:200]}"
-        begun = True
-        text = r.read().decode()
+        begun = r.read(1)
+        text = (begun + r.read()).decode()
         if '"stream": true' in body: whole = text.endswith("data: [DONE]\n\n") or '"message_stop"' in text
         else: whole = isinstance(json.loads(text), dict)
         return ("well", "") if whole else ("cut", text[-200:])

@@ -1,0 +1,238 @@
+/* Ranks that compute one model together, as one backend: every call goes to all, outputs come from rank 0. What layers keep is divided by
+ * key heads; whoever reads a page gets all of them. */
+#include "join/comm_local.h"
+#include "join/join.h"
+#include "join/rank_call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct ranks {
+    struct backend base;
+    struct backend_type type;
+    char name[64], isa[128];
+    int n;
+    const struct rank_plan *plan; /* plan[n] */
+    const struct model *whole;
+    struct comm_local *comm;
+    struct rank_thread **thread; /* thread[n]; rank 0: NULL */
+    struct rank_call *call;      /* call[n] */
+    struct backend *own;         /* rank 0's */
+    unsigned char *piece;        /* of a page: the heads of one rank */
+};
+
+static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
+
+/* The call on all ranks, rank 0's on this thread; the first fault, where there are several one that is not that another left. */
+static enum infer_status on_all(struct ranks *r, const struct rank_call *call) {
+    for (int i = 0; i < r->n; i++) r->call[i] = *call;
+    for (int i = 1; i < r->n; i++) rank_thread_begin(r->thread[i], &r->call[i]);
+    enum infer_status st = rank_do(r->own, &r->call[0]);
+    char message[512];
+    snprintf(message, sizeof message, "%s", st != INFER_OK ? err_message() : "");
+    for (int i = 1; i < r->n; i++) {
+        const enum infer_status s = rank_thread_end(r->thread[i]);
+        if (s == INFER_OK || (st != INFER_OK && (st != INFER_E_CANCEL || s == INFER_E_CANCEL))) continue;
+        st = s;
+        snprintf(message, sizeof message, "rank %d: %s", i, err_message());
+    }
+    return st == INFER_OK ? INFER_OK : err_set(st, "%s", message);
+}
+
+static enum infer_status upload(struct backend *b) {
+    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_UPLOAD});
+}
+static enum infer_status compile(struct backend *b, enum row_class cls) {
+    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_COMPILE, .cls = cls});
+}
+static enum infer_status run(struct backend *b, enum row_class cls, const struct step *step) {
+    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_RUN, .cls = cls, .step = step});
+}
+static enum infer_status wait(struct backend *b, struct step_result *out) {
+    struct ranks *r = ranks_of(b);
+    enum infer_status st = on_all(r, &(struct rank_call){.ask = RANK_WAIT});
+    *out = r->call[0].result;
+    if (st != INFER_OK) r->call[0].result = (struct step_result){0};
+    struct comm *c = comm_local_rank(r->comm, 0);
+    if (st != INFER_OK) c->type->ready(c); /* all are out of it */
+    return st;
+}
+static enum infer_status read_rows(struct backend *b, enum row_class cls, struct view v, int n_row,
+                                   float *out) {
+    struct backend *own = ranks_of(b)->own;
+    return own->type->read(own, cls, v, n_row, out);
+}
+static enum infer_status kv_copy(struct backend *b, int group, int from, int to) {
+    return on_all(ranks_of(b),
+                  &(struct rank_call){.ask = RANK_KV_COPY, .store = group, .from = from, .to = to});
+}
+static enum infer_status state_copy(struct backend *b, int from, int to) {
+    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_STATE_COPY, .from = from, .to = to});
+}
+/* Every rank has whole states, the same. */
+static enum infer_status state_read(struct backend *b, int store, int slot, float *out) {
+    struct backend *own = ranks_of(b)->own;
+    return own->type->state_read(own, store, slot, out);
+}
+static enum infer_status state_write(struct backend *b, int store, int slot, const float *x) {
+    return on_all(ranks_of(b),
+                  &(struct rank_call){
+                      .ask = RANK_STATE_READ, .store = store, .page = slot, .write = true, .k = (float *)x});
+}
+
+/* ---- pages: key heads of all ranks ---- */
+
+static struct backend *rank_backend(const struct ranks *r, int i) {
+    return i ? rank_thread_backend(r->thread[i]) : r->own;
+}
+static enum infer_status on_one(struct ranks *r, int rank, struct rank_call *call) {
+    if (!rank) return rank_do(r->own, call);
+    rank_thread_begin(r->thread[rank], call);
+    return rank_thread_end(r->thread[rank]);
+}
+
+/* Heads of a rank between its page and the whole one; head_bytes of each. */
+static void move_heads(const struct ranks *r, int rank, int store, size_t head_bytes, unsigned char *page,
+                       unsigned char *piece, bool write) {
+    const struct model *m = r->plan[rank].model;
+    unsigned char *at = page + (size_t)m->share.key_head[store] * head_bytes;
+    const size_t n = (size_t)m->store[store].n_kv_head * head_bytes;
+    memcpy(write ? piece : at, write ? at : piece, n);
+}
+
+static enum infer_status kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
+    struct ranks *r = ranks_of(b);
+    const struct kv_store *s = &r->whole->store[store];
+    const enum kv_type type = r->plan[0].plan->set.kv_type;
+    const size_t k = KV_PAGE * kv_row_bytes(type, s->head_dim_k),
+                 v = KV_PAGE * kv_row_bytes(type, kv_v_dim(s));
+    unsigned char *values = (unsigned char *)bytes + (size_t)s->n_kv_head * k;
+    for (int i = 0; i < r->n; i++) {
+        unsigned char *own_values = r->piece + (size_t)r->plan[i].model->store[store].n_kv_head * k;
+        struct rank_call call = {
+            .ask = RANK_KV_PAGE, .store = store, .page = page, .write = write, .bytes = r->piece};
+        if (write) move_heads(r, i, store, k, bytes, r->piece, true);
+        if (write) move_heads(r, i, store, v, values, own_values, true);
+        TRY(on_one(r, i, &call));
+        if (!write) move_heads(r, i, store, k, bytes, r->piece, false);
+        if (!write) move_heads(r, i, store, v, values, own_values, false);
+    }
+    return INFER_OK;
+}
+static enum infer_status kv_numbers(struct backend *b, int store, int page, float *k, float *v, bool write) {
+    struct ranks *r = ranks_of(b);
+    const struct kv_store *s = &r->whole->store[store];
+    const size_t row_k = (size_t)KV_PAGE * (size_t)s->head_dim_k,
+                 row_v = (size_t)KV_PAGE * (size_t)kv_v_dim(s);
+    for (int i = 0; i < r->n; i++) { /* heads follow each other, in the whole page, too */
+        const size_t first = (size_t)r->plan[i].model->share.key_head[store];
+        struct rank_call call = {.ask = RANK_KV_READ,
+                                 .store = store,
+                                 .page = page,
+                                 .write = write,
+                                 .k = k + first * row_k,
+                                 .v = v ? v + first * row_v : NULL};
+        TRY(on_one(r, i, &call));
+    }
+    return INFER_OK;
+}
+static enum infer_status kv_read(struct backend *b, int store, int page, float *k, float *v) {
+    return kv_numbers(b, store, page, k, v, false);
+}
+static enum infer_status kv_write(struct backend *b, int store, int page, const float *k, const float *v) {
+    return kv_numbers(b, store, page, (float *)k, (float *)v, true);
+}
+
+/* ---- the rest ---- */
+
+/* Rank 0 leaves the step, and the others with it. */
+static void cancel(struct backend *b) {
+    struct backend *own = ranks_of(b)->own;
+    own->type->cancel(own);
+}
+static void info(const struct backend *b, struct backend_info *out) {
+    const struct ranks *r = (const struct ranks *)b;
+    r->own->type->info(r->own, out);
+    out->isa = r->isa;
+    for (int i = 1; i < r->n; i++) {
+        struct backend_info other;
+        const struct backend *of = rank_backend(r, i);
+        of->type->info(of, &other);
+        out->n_thread += other.n_thread;
+    }
+}
+static void ranks_close(struct backend *b) {
+    struct ranks *r = ranks_of(b);
+    for (int i = 1; r->thread && i < r->n; i++) rank_thread_free(r->thread[i]);
+    if (r->own) r->own->type->close(r->own);
+    comm_local_free(r->comm);
+    mem_free(r->thread);
+    mem_free(r->call);
+    mem_free(r->piece);
+    mem_free(r);
+}
+
+static const struct backend_type ranks_type = {.upload = upload,
+                                               .compile = compile,
+                                               .run = run,
+                                               .wait = wait,
+                                               .read = read_rows,
+                                               .kv_read = kv_read,
+                                               .kv_write = kv_write,
+                                               .kv_page = kv_page,
+                                               .kv_copy = kv_copy,
+                                               .state_read = state_read,
+                                               .state_write = state_write,
+                                               .state_copy = state_copy,
+                                               .cancel = cancel,
+                                               .info = info,
+                                               .close = ranks_close};
+
+static size_t largest_page(const struct ranks *r) {
+    size_t most = 0;
+    for (int i = 0; i < r->whole->n_store; i++) {
+        const size_t n = kv_page_bytes(r->plan[0].plan->set.kv_type, &r->whole->store[i]);
+        if (n > most) most = n;
+    }
+    return most;
+}
+static enum infer_status open_rank(void *user, struct backend **out) { return join_open(out, user); }
+static enum infer_status open_all(struct ranks *r) {
+    TRY(comm_local_new(&r->comm, r->n));
+    TRY(mem_new(&r->thread, (size_t)r->n * sizeof(struct rank_thread *), "ranks"));
+    TRY(mem_new(&r->call, (size_t)r->n * sizeof *r->call, "ranks"));
+    TRY(mem_new(&r->piece, largest_page(r), "a page"));
+    for (int i = 0; i < r->n; i++) {
+        struct plan *p = r->plan[i].plan;
+        for (int k = 0; k < p->n_part; k++) {
+            p->part[k].config.rank = i, p->part[k].config.n_rank = r->n;
+            p->part[k].config.comm = comm_local_rank(r->comm, i);
+        }
+        if (i) TRY(rank_thread_new(&r->thread[i]));
+        TRY(i ? rank_thread_open(r->thread[i], open_rank, p) : join_open(&r->own, p));
+    }
+    return INFER_OK;
+}
+
+enum infer_status join_ranks(struct backend **out, const struct rank_plan *plan, int n,
+                             const struct model *whole) {
+    struct ranks *r;
+    struct backend_info info;
+    *out = NULL;
+    TRY(mem_new(&r, sizeof *r, "ranks"));
+    r->n = n, r->plan = plan, r->whole = whole;
+    r->type = ranks_type;
+    r->base.type = &r->type;
+    enum infer_status st = open_all(r);
+    if (st != INFER_OK) {
+        ranks_close(&r->base);
+        return st;
+    }
+    r->own->type->info(r->own, &info);
+    snprintf(r->name, sizeof r->name, "%s x%d", r->own->type->name, n);
+    snprintf(r->isa, sizeof r->isa, "%s", info.isa ? info.isa : "");
+    r->type.name = r->name;
+    r->type.takes_input = r->own->type->takes_input;
+    *out = &r->base;
+    return INFER_OK;
+}

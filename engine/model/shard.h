@@ -1,0 +1,7 @@
+/* One rank's share of a model, as a model. */
+#pragma once
+#include "model/model.h"
+
+/* Views into what `of` has, which outlives it; its list has `reduce` and `gather` where ranks add up. What the share leaves whole:
+ * struct model .share. errors: INFER_E_INPUT (more ranks than RANKS_MAX), INFER_E_UNSUPPORTED (fewer tokens than ranks), INFER_E_MEMORY */
+enum infer_status model_shard(struct model **out, const struct model *of, int rank, int n);

@@ -1,0 +1,50 @@
+/* An engine of several ranks: the shares of the model, a plan for each. */
+#include "base/host.h"
+#include "engine_impl.h"
+#include "model/shard.h"
+
+enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
+    const int n = po->ranks;
+    if (n < 2) return INFER_OK;
+    if (po->tap)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".ranks %d: what matrices are multiplied with is read of one rank", n);
+    if (e->model->m->draft_proj.n || po->hidden) {
+        po->ranks = 0; /* what drafts is small, and what it reads is rank 0's */
+        return po->hidden ? err_set(INFER_E_UNSUPPORTED,
+                                    ".ranks %d: rows for a model that drafts come from one rank", n)
+                          : INFER_OK;
+    }
+    e->ranks = arena_alloc(&e->arena, (size_t)n * sizeof *e->ranks);
+    struct plan *plan = arena_alloc(&e->arena, (size_t)n * sizeof *plan);
+    if (!e->ranks || !plan) return err_set(INFER_E_MEMORY, "out of memory for %d ranks", n);
+    for (e->n_rank = 0; e->n_rank < n; e->n_rank++) {
+        e->ranks[e->n_rank].plan = e->n_rank ? &plan[e->n_rank] : &e->plan;
+        TRY(model_shard(&e->ranks[e->n_rank].model, e->model->m, e->n_rank, n));
+    }
+    const int threads = host_threads_pick(po->cpu.threads) / n;
+    po->cpu.threads = threads ? threads : 1;
+    const struct model *m = e->ranks[0].model;
+    if (m->share.n_attn_whole || m->share.n_ff_whole)
+        log_line(
+            LOG_WARN,
+            "%d ranks: attention or states of %d layers and feed-forward parts of %d cannot be divided so: every rank computes them whole",
+            n, m->share.n_attn_whole, m->share.n_ff_whole);
+    return INFER_OK;
+}
+
+const struct model *engine_plan_model(const struct infer_engine *e) {
+    return e->n_rank ? e->ranks[0].model : e->model->m;
+}
+
+enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po) {
+    for (int i = 1; i < e->n_rank; i++)
+        TRY(plan_lay_out(e->ranks[i].plan, &e->arena, e->ranks[i].model, po, &e->plan.set));
+    e->whole = e->plan.part[e->plan.n_part - 1].config;
+    e->whole.store = e->model->m->store;
+    return INFER_OK;
+}
+
+void engine_ranks_free(struct infer_engine *e) {
+    for (int i = 0; i < e->n_rank; i++) model_close(e->ranks[i].model);
+}

@@ -1,0 +1,260 @@
+/* Several ranks compute what one does: every architecture on 2, 3 and 4 of them, against transformers, whatever the cut of the prompt;
+ * snapshots hold all ranks' heads; a rank that leaves a step takes the others with it.
+ * usage: test_ranks [PATTERN]    the folders whose names match, * for anything */
+#include "tests/lib/test.h"
+#include "tests/lib/folder.h"
+#include "tests/lib/hf_folders.h"
+#include "tests/lib/hf_golden.h"
+#include "tests/lib/pace.h"
+#include "tests/lib/tolerance.h"
+#include "join/comm_local.h"
+#include "model/model.h"
+#include "model/shard.h"
+#include <pthread.h>
+
+static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
+                               int n_ctx, int ranks) {
+    const struct infer_engine_options o = {.device = device,
+                                           .kv_type = "f32",
+                                           .ctx = n_ctx,
+                                           .slots = 2,
+                                           .threads = 2,
+                                           .ranks = ranks,
+                                           .gpu_layers = -1,
+                                           .all_logits = true,
+                                           .nan_guard = true};
+    return infer_engine_create(e, m, &o);
+}
+
+static double worst_of(const struct golden *g, const struct infer_prompt *p, const float *got) {
+    double worst = 0;
+    const size_t v = (size_t)g->n_vocab;
+    for (int i = 0; i < p->n_rows; i++) {
+        double e = max_error(got + (size_t)p->rows[i] * v, p->logits + (size_t)i * v, v) / g->sd;
+        if (!(e <= worst)) worst = e;
+    }
+    return worst;
+}
+
+/* On so many ranks: within the tolerance; the same bits again; on two in steps of 1 and 7 rows, too (where no grid says otherwise). */
+static void check_ranks(const struct golden *g, const struct infer_model *m, const char *device, int ranks,
+                        double tolerance) {
+    static const int steps[] = {64, 1, 7};
+    const struct infer_prompt *p = &g->prompt[N_PROMPT - 1];
+    float *want = malloc(elements(g, p) * 4), *got = malloc(elements(g, p) * 4);
+    struct infer_engine *e;
+    struct infer_engine_info info;
+    assert_ok(start(&e, m, device, p->n, ranks));
+    infer_engine_info(e, &info);
+    if (info.isa && strstr(info.isa, "amx") && tolerance > TOL_LOGITS_REF) tolerance = TOL_LOGITS_AMX;
+    compute(e, g, p, p->n, false, want);
+    const double err = worst_of(g, p, want);
+    if (!(err <= tolerance))
+        fail_msg("%s on %d ranks of %s: error %g of sd, tolerance %g", g->name, ranks, device, err,
+                 tolerance);
+    for (int i = 0; i < (info.grid || ranks > 2 ? 1 : 3); i++) {
+        compute(e, g, p, steps[i], false, got);
+        if (memcmp(want, got, elements(g, p) * 4))
+            fail_msg("%s on %d ranks of %s: steps of %d rows change the logits", g->name, ranks, device,
+                     steps[i]);
+    }
+    compute(e, g, p, ranks > 2 ? 2 : 1, true, got);
+    const double decode = max_error(want, got, elements(g, p)) / g->sd;
+    if (!(decode <= 2 * tolerance))
+        fail_msg("%s on %d ranks of %s: decode differs from prompt by %g of sd", g->name, ranks, device,
+                 decode);
+    infer_engine_free(e);
+    free(want);
+    free(got);
+}
+
+static void one_folder(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    golden_read(&g, *state);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    const bool packed = strncmp(g.name, "packed-", 7) == 0;
+    for (int n = 2; n <= 4; n++) check_ranks(&g, m, "ref", n, TOL_LOGITS_REF);
+    for (int n = 2; n <= 3; n++) check_ranks(&g, m, "cpu", n, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
+    infer_model_close(m);
+    golden_free(&g);
+}
+
+/* A model of the table of goldens whose every part can be divided by two. */
+static const char divided[] = "llama";
+
+/* A sequence that was saved goes on with the same bits, in an engine of as many ranks. */
+static void snapshots_hold_all_heads(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct infer_engine *e, *other;
+    struct infer_output out;
+    struct folder d;
+    char file[256];
+    int seq;
+    (void)state;
+    golden_read(&g, divided);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    folder_make(&d);
+    folder_file(&d, file, "sequence");
+    const struct infer_prompt *p = &g.prompt[N_PROMPT - 1];
+    assert_ok(start(&e, m, "cpu", p->n + 1, 2));
+    assert_ok(start(&other, m, "cpu", p->n + 1, 2));
+    assert_ok(infer_seq_open(e, &seq));
+    for (int i = 0; i < p->n; i++)
+        assert_ok(infer_step(e, &(struct infer_row){.id = p->ids[i], .pos = i, .seq = seq}, 1, &out));
+    assert_ok(infer_seq_save(e, seq, file));
+    const struct infer_row next = {.id = 3, .pos = p->n, .seq = seq, .want = INFER_WANT_LOGITS};
+    float *want = malloc((size_t)g.n_vocab * sizeof *want);
+    assert_ok(infer_step(e, &next, 1, &out));
+    memcpy(want, out.logits[0], (size_t)g.n_vocab * sizeof *want);
+    assert_ok(infer_seq_open(other, &seq));
+    assert_ok(infer_seq_load(other, seq, file));
+    assert_ok(infer_step(other, &next, 1, &out));
+    assert_memory_equal(want, out.logits[0], (size_t)g.n_vocab * sizeof *want);
+    free(want);
+    infer_engine_free(e);
+    infer_engine_free(other);
+    infer_model_close(m);
+    folder_remove(&d);
+    golden_free(&g);
+}
+
+/* The shares of a model have every head, column and token once. */
+static void shares_are_the_whole(void **state) {
+    struct golden g;
+    struct model *m, *part;
+    (void)state;
+    golden_read(&g, divided);
+    assert_ok(model_open(&m, g.path, NULL));
+    for (int n = 1; n <= 4; n++) {
+        int heads = 0, keys = 0, ff = 0, tokens = 0;
+        for (int r = 0; r < n; r++) {
+            assert_ok(model_shard(&part, m, r, n));
+            const struct layer *l = &part->layer[0];
+            assert_true(l->attn.partial && l->dense.partial);
+            if (n <= m->layer[0].attn.n_kv_head) assert_int_equal(part->share.key_head[0], keys);
+            assert_int_equal(part->share.vocab[r], tokens);
+            assert_int_equal(l->attn.out.k, l->attn.n_head * l->attn.head_dim_v);
+            assert_int_equal(l->dense.down.k, l->dense.gate_up.n / 2);
+            heads += l->attn.n_head, keys += l->attn.n_kv_head, ff += l->dense.n_ff, tokens += part->head.n;
+            model_close(part);
+        }
+        assert_int_equal(heads, m->layer[0].attn.n_head);
+        if (n <= m->layer[0].attn.n_kv_head) assert_int_equal(keys, m->layer[0].attn.n_kv_head);
+        assert_int_equal(ff, m->layer[0].dense.n_ff);
+        assert_int_equal(tokens, m->n_vocab);
+    }
+    assert_int_equal(model_shard(&part, m, 0, RANKS_MAX + 1), INFER_E_INPUT);
+    assert_int_equal(model_shard(&part, m, 2, 2), INFER_E_INPUT);
+    model_close(m);
+    golden_free(&g);
+}
+
+/* ---- the communicator ---- */
+
+enum { RANKS = 3, ROWS = 5, WIDTH = 37, STRIDE = 48, TIMES = 200 };
+struct member {
+    struct comm *comm;
+    float x[ROWS * STRIDE];
+    enum infer_status status;
+};
+static float number(int rank, int row, int i) {
+    return (float)(rank + 1) * 0.1f + (float)(row * 37 + i) * 1e-3f;
+}
+
+static void *add_up(void *user) {
+    struct member *m = user;
+    for (int k = 0; k < TIMES && m->status == INFER_OK; k++) {
+        for (int t = 0; t < ROWS; t++)
+            for (int i = 0; i < STRIDE; i++) m->x[t * STRIDE + i] = number(m->comm->rank, t, i);
+        m->status = m->comm->type->reduce(m->comm, m->x, ROWS, STRIDE, WIDTH);
+    }
+    return NULL;
+}
+static void *gather(void *user) {
+    static const int col[] = {0, 20, 30, WIDTH};
+    struct member *m = user;
+    for (int t = 0; t < ROWS; t++)
+        for (int i = 0; i < STRIDE; i++) m->x[t * STRIDE + i] = number(m->comm->rank, t, i);
+    m->status = m->comm->type->gather(m->comm, m->x, ROWS, STRIDE, col);
+    return NULL;
+}
+/* Comes to one call, then leaves. */
+static void *leave(void *user) {
+    struct member *m = user;
+    m->status = m->comm->type->reduce(m->comm, m->x, ROWS, STRIDE, WIDTH);
+    m->comm->type->abort(m->comm);
+    return NULL;
+}
+static void on_all(struct comm_local *l, struct member *m, void *(*const *fn)(void *)) {
+    pthread_t thread[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        m[r] = (struct member){.comm = comm_local_rank(l, r)};
+        assert_int_equal(pthread_create(&thread[r], NULL, fn[r], &m[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(thread[r], NULL);
+}
+
+static void sums_have_the_order_of_ranks(void **state) {
+    static void *(*const all[])(void *) = {add_up, add_up, add_up};
+    static struct member m[RANKS];
+    struct comm_local *l;
+    (void)state;
+    assert_ok(comm_local_new(&l, RANKS));
+    on_all(l, m, all);
+    for (int r = 0; r < RANKS; r++) {
+        assert_ok(m[r].status);
+        for (int t = 0; t < ROWS; t++)
+            for (int i = 0; i < STRIDE; i++) {
+                float want = number(r, t, i);
+                if (i < WIDTH) want = number(0, t, i) + number(1, t, i) + number(2, t, i);
+                assert_memory_equal(&m[r].x[t * STRIDE + i], &want, sizeof want);
+            }
+    }
+    comm_local_free(l);
+}
+static void columns_come_from_their_rank(void **state) {
+    static void *(*const all[])(void *) = {gather, gather, gather};
+    static struct member m[RANKS];
+    struct comm_local *l;
+    (void)state;
+    assert_ok(comm_local_new(&l, RANKS));
+    on_all(l, m, all);
+    for (int r = 0; r < RANKS; r++)
+        for (int t = 0; t < ROWS; t++)
+            for (int i = 0; i < STRIDE; i++) {
+                const int from = i < 20 ? 0 : i < 30 ? 1 : i < WIDTH ? 2 : r;
+                assert_true(m[r].x[t * STRIDE + i] == number(from, t, i));
+            }
+    comm_local_free(l);
+}
+static void whoever_leaves_takes_all_along(void **state) {
+    static void *(*const two_stay[])(void *) = {add_up, leave, add_up},
+                                          *(*const all[])(void *) = {add_up, add_up, add_up};
+    static struct member m[RANKS];
+    struct comm_local *l;
+    (void)state;
+    assert_ok(comm_local_new(&l, RANKS));
+    on_all(l, m, two_stay);
+    assert_int_equal(m[0].status, INFER_E_CANCEL);
+    assert_int_equal(m[2].status, INFER_E_CANCEL);
+    m[0].comm->type->ready(m[0].comm);
+    on_all(l, m, all);
+    for (int r = 0; r < RANKS; r++) assert_ok(m[r].status);
+    comm_local_free(l);
+}
+
+int main(int argc, char **argv) {
+    static struct CMUnitTest tests[HF_FOLDERS_MAX + 8] = {
+        cmocka_unit_test(shares_are_the_whole), cmocka_unit_test(sums_have_the_order_of_ranks),
+        cmocka_unit_test(columns_come_from_their_rank), cmocka_unit_test(whoever_leaves_takes_all_along),
+        cmocka_unit_test(snapshots_hold_all_heads)};
+    static const char *name[HF_FOLDERS_MAX];
+    const int n_folder = hf_folders(name);
+    int n = 5;
+    for (int i = 0; i < n_folder; i += EVERY(2))
+        tests[n++] = (struct CMUnitTest){name[i], one_folder, NULL, NULL, (void *)(uintptr_t)name[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return _cmocka_run_group_tests("ranks", tests, (size_t)n, NULL, NULL);
+}
