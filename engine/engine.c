@@ -274,8 +274,8 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
         e->tap = (struct tap){options->tap, options->tap_user};
         po.tap = &e->tap;
     }
-    TRY(engine_ranks_model(e, &po));
     TRY(device_pick(&po.wish, &po.place));
+    TRY(engine_ranks_model(e, &po));
     TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
     TRY(engine_ranks_plan(e, &po));
     const struct plan_part *part = last_part(e);
@@ -454,13 +454,17 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     } else {
         TRY(device_pick(&po.wish, &po.place));
     }
-    enum infer_status s = as ? plan_make(&plan, &arena, m->m, &po) : plan_anywhere(&plan, &arena, m->m, &po);
+    struct model *share;
+    TRY(engine_ranks_share(&share, m->m, &po));
+    const struct model *of = share ? share : m->m;
+    enum infer_status s = as ? plan_make(&plan, &arena, of, &po) : plan_anywhere(&plan, &arena, of, &po);
     if (s == INFER_OK && as && po.wish.n_layer < 0 && plan.part[plan.n_part - 1].type != po.place.device) {
         po.place.host = NULL; /* nothing fits: the report is about the card */
-        s = plan_make(&plan, &arena, m->m, &po);
+        s = plan_make(&plan, &arena, of, &po);
     }
     if (s == INFER_OK) s = fill_report(out, &plan);
     arena_free(&arena);
+    model_close(share);
     return s;
 }
 

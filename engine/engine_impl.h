@@ -75,6 +75,8 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
 const struct model *engine_plan_model(const struct infer_engine *e);
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po);
 void engine_ranks_free(struct infer_engine *e);
+/* Of a report: rank 0's share, and its threads; NULL: one rank has all. */
+enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po);
 /* hidden.c: memory for what rows hand to a model that drafts, before the backend opens; and of a step whose rows are checked and placed,
  * what such a model reads. */
 enum infer_status engine_hidden_open(struct infer_engine *e);

@@ -3,9 +3,24 @@
 #include "engine_impl.h"
 #include "model/shard.h"
 
+/* The threads of one rank. */
+static void ranks_threads(struct plan_options *po) {
+    const int threads = host_threads_pick(po->cpu.threads) / po->ranks;
+    po->cpu.threads = threads ? threads : 1;
+}
+
+static enum infer_status ranks_host(const struct plan_options *po) {
+    if (!po->place.memory.total_bytes) return INFER_OK;
+    return err_set(
+        INFER_E_UNSUPPORTED,
+        ".ranks %d: ranks are threads of the processor yet, a card has all of the model; .device cpu, or without .ranks",
+        po->ranks);
+}
+
 enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
     const int n = po->ranks;
     if (n < 2) return INFER_OK;
+    TRY(ranks_host(po));
     if (po->tap)
         return err_set(INFER_E_UNSUPPORTED,
                        ".ranks %d: what matrices are multiplied with is read of one rank", n);
@@ -22,8 +37,7 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
         e->ranks[e->n_rank].plan = e->n_rank ? &plan[e->n_rank] : &e->plan;
         TRY(model_shard(&e->ranks[e->n_rank].model, e->model->m, e->n_rank, n));
     }
-    const int threads = host_threads_pick(po->cpu.threads) / n;
-    po->cpu.threads = threads ? threads : 1;
+    ranks_threads(po);
     const struct model *m = e->ranks[0].model;
     if (m->share.n_attn_whole || m->share.n_ff_whole)
         log_line(
@@ -43,6 +57,14 @@ enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_op
     e->whole = e->plan.part[e->plan.n_part - 1].config;
     e->whole.store = e->model->m->store;
     return INFER_OK;
+}
+
+enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po) {
+    *out = NULL;
+    if (po->ranks < 2 || m->draft_proj.n) return INFER_OK;
+    TRY(ranks_host(po));
+    ranks_threads(po);
+    return model_shard(out, m, 0, po->ranks);
 }
 
 void engine_ranks_free(struct infer_engine *e) {

@@ -103,6 +103,7 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
     const struct plan_part *last = &p->part[p->n_part - 1];
     if (!t.data) return err_set(INFER_E_MEMORY, "out of memory for the memory report");
     print(&t, "%s on %s", m->arch->name, last->type->name);
+    if (m->share.n) print(&t, ", one of %d ranks that are each this large", m->share.n);
     if (*p->place.memory.name && last->type == p->place.device) print(&t, " (%s)", p->place.memory.name);
     print(&t, ": %d positions, %d slot%s", p->set.n_ctx, p->set.n_slot, p->set.n_slot == 1 ? "" : "s");
     if (p->set.n_kv_token) print(&t, " with %d positions in all", plan_kv_tokens(p));
