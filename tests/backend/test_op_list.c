@@ -159,7 +159,7 @@ static void samples(struct op *out) {
         {OP_MIX, 0, "mix in place", .mix = {x, none, half, none, half, 2, true}},
         {OP_REMOTE, 0, "remote", .remote = {x, choice, z}},
         {OP_REDUCE, 0, "reduce", .reduce = {z}},
-        {OP_GATHER, 0, "gather", .gather = {x, view_columns(two, 0, W + 2), gathered}},
+        {OP_GATHER, 0, "gather", .gather = {x, {1, 0, W + 2}, gathered}},
     };
     memcpy(out, all, sizeof all);
 }
