@@ -1,15 +1,19 @@
 /* Quantised folders on the CPU: their logits against ref's, however the rows come and whatever the instruction set, of which the better
- * one is never the less exact one. */
+ * one is never the less exact one. Types of GGUF files, whose activations have 8 bits: their logits within TOL_LOGITS_GGUF. */
 #include "tests/lib/test.h"
 #include "tests/lib/relative.h"
 #include "infer.h"
+#include "quant/quant.h"
+#include "tests/lib/synth_model.h"
 #include "tests/lib/tolerance.h"
 #include <dirent.h>
 #include <math.h>
 
 enum { N_TOKEN = 64 };
 
-static const char *const isas[] = {"avx2", "avxvnni", "avx512"}; /* from the plainest to the best */
+/* From the plainest to the best; prompts of folders are BF16 on AMX (TOL_LOGITS_AMX). */
+enum { N_ISA = 4, N_FINE_ISA = 3 };
+static const char *const isas[N_ISA] = {"avx2", "avxvnni", "avx512", "amx"};
 
 /* Logits of a prompt in steps of that many rows: out[N_TOKEN][n_vocab]. */
 static void compute(const struct infer_model *m, const char *device, const char *isa, int step, bool decode,
@@ -54,12 +58,13 @@ static bool available(const struct infer_model *m, const char *isa) {
 }
 
 /* One decode row at a time, four of one step, all rows of a prompt. */
+static const struct {
+    const char *name;
+    int step;
+    bool decode;
+} ways[] = {{"decode", 1, true}, {"4 rows", 4, false}, {"prompt", N_TOKEN, false}};
+
 static void check_folder(const char *name) {
-    static const struct {
-        const char *name;
-        int step;
-        bool decode;
-    } ways[] = {{"decode", 1, true}, {"4 rows", 4, false}, {"prompt", N_TOKEN, false}};
     char path[512], file[160];
     struct infer_model *m;
     struct infer_model_info info;
@@ -72,7 +77,7 @@ static void check_folder(const char *name) {
     const double sd = standard_deviation(want, (size_t)n);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         double plain = 0;
-        for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        for (size_t i = 0; i < N_FINE_ISA; i++) {
             if (!available(m, isas[i])) continue;
             compute(m, "cpu", isas[i], ways[w].step, ways[w].decode, info.n_vocab, got);
             const double error = max_error(got, want, (size_t)n) / sd;
@@ -103,7 +108,49 @@ static void folders_are_exact(void **state) {
     check_folder("gpt_oss-mxfp4");
 }
 
+/* Root of the mean square of the differences. */
+static double rms(const float *a, const float *b, int n) {
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return sqrt(squares / n);
+}
+
+static void check_type(const char *shape, const char *type) {
+    struct infer_model *m = synth_model(&(struct synth_options){.shape = shape, .type = type, .seed = 5});
+    struct infer_model_info info;
+    infer_model_info(m, &info);
+    const int n = N_TOKEN * info.n_vocab;
+    float *want = malloc(sizeof *want * (size_t)n), *got = malloc(sizeof *got * (size_t)n);
+    compute(m, "ref", NULL, N_TOKEN, false, info.n_vocab, want);
+    const double sd = standard_deviation(want, (size_t)n);
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+        for (size_t i = 0; i < N_ISA; i++) {
+            if (!available(m, isas[i])) continue;
+            compute(m, "cpu", isas[i], ways[w].step, ways[w].decode, info.n_vocab, got);
+            const double error = rms(got, want, n) / sd;
+            print_message("  %s of %s, %s, %s: %.4f, at most %.4f\n", type, shape, ways[w].name, isas[i],
+                          error, max_error(got, want, (size_t)n) / sd);
+            if (!(error <= TOL_LOGITS_GGUF))
+                fail_msg("%s of %s, %s with %s: %g of sd, tolerance %g", type, shape, ways[w].name, isas[i],
+                         error, TOL_LOGITS_GGUF);
+        }
+    free(want), free(got);
+    infer_model_close(m);
+}
+
+static void types_of_files_are_exact(void **state) {
+    (void)state;
+    int n = 0;
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        if (q->gguf < 0 || !q->encode) continue;
+        check_type("tiny", q->name), n++;
+    }
+    assert_in_range(n, 15, 100);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(folders_are_exact)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(folders_are_exact),
+                                       cmocka_unit_test(types_of_files_are_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
