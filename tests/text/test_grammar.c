@@ -536,7 +536,6 @@ static void masks_are_right(void **state) {
     infer_grammar_vocab_close(v);
 }
 
-/* Nesting without end, and a grammar with very many states: pools are reused, nothing allocates, nothing is wrong. */
 /* Tokens drawn from the masks: each text can go on until it is whole, and has no name twice in an object; nor does what a token allows. */
 static void no_name_comes_twice(void **state) {
     (void)state;
@@ -545,8 +544,8 @@ static void no_name_comes_twice(void **state) {
         "1",    ",", ", ", "\",", "[", "]",  "},",  "a\"", "1,",     "{\"",     ",\"", "\"a\": {\"a\": {",
         "<end>"};
     static const char *const schemas[] = {
-        "{\"patternProperties\": {\"^(a|ab)$\": {\"type\": \"integer\", \"maximum\": 1, \"minimum\": 1}}, "
-        "\"additionalProperties\": false}",
+        ("{\"patternProperties\": {\"^(a|ab)$\": {\"type\": \"integer\", \"maximum\": 1, \"minimum\": 1}}, "
+         "\"additionalProperties\": false}"),
         "{\"type\": \"object\"}",
         "{\"properties\": {\"a\": {\"const\": 1}}, \"additionalProperties\": {\"type\": \"object\"}, \"required\": [\"a\"]}",
         "{\"propertyNames\": {\"maxLength\": 1}, \"additionalProperties\": {\"type\": \"string\"}}",
@@ -593,6 +592,7 @@ static void no_name_comes_twice(void **state) {
     infer_grammar_vocab_close(v);
 }
 
+/* Nesting without end, and a grammar with very many states: pools are reused, nothing allocates, nothing is wrong. */
 static void pools_do_not_grow(void **state) {
     (void)state;
     struct infer_grammar *g;
