@@ -24,11 +24,9 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
     if (po->tap)
         return err_set(INFER_E_UNSUPPORTED,
                        ".ranks %d: what matrices are multiplied with is read of one rank", n);
-    if (e->model->m->draft_proj.n || po->hidden) {
-        po->ranks = 0; /* what drafts is small, and what it reads is rank 0's */
-        return po->hidden ? err_set(INFER_E_UNSUPPORTED,
-                                    ".ranks %d: rows for a model that drafts come from one rank", n)
-                          : INFER_OK;
+    if (e->model->m->draft_proj.n) { /* what drafts is small: one has all of it */
+        po->ranks = 0;
+        return INFER_OK;
     }
     e->ranks = arena_alloc(&e->arena, (size_t)n * sizeof *e->ranks);
     struct plan *plan = arena_alloc(&e->arena, (size_t)n * sizeof *plan);

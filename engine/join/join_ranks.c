@@ -52,7 +52,6 @@ static enum infer_status wait(struct backend *b, struct step_result *out) {
     struct ranks *r = ranks_of(b);
     enum infer_status st = on_all(r, &(struct rank_call){.ask = RANK_WAIT});
     *out = r->call[0].result;
-    if (st != INFER_OK) r->call[0].result = (struct step_result){0};
     struct comm *c = comm_local_rank(r->comm, 0);
     if (st != INFER_OK) c->type->ready(c); /* all are out of it */
     return st;

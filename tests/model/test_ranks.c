@@ -155,6 +155,46 @@ static void experts_may_be_elsewhere(void **state) {
     golden_free(&g);
 }
 
+/* What a model that drafts reads is the whole residual stream, of whichever rank. */
+static void hidden_rows_are_whole(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct infer_model_info info;
+    float *rows[2];
+    (void)state;
+    golden_read(&g, divided);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    infer_model_info(m, &info);
+    const struct infer_prompt *p = &g.prompt[0];
+    const size_t n = (size_t)p->n * (size_t)info.n_embd;
+    for (int i = 0; i < 2; i++) {
+        const struct infer_engine_options o = {.device = "ref",
+                                               .kv_type = "f32",
+                                               .ctx = MAX_TOKENS,
+                                               .ranks = i ? 2 : 0,
+                                               .gpu_layers = -1,
+                                               .cpu_experts = -1,
+                                               .all_logits = true,
+                                               .hidden = true};
+        struct infer_engine *e;
+        const float *hidden;
+        float *logits = malloc(elements(&g, p) * 4);
+        assert_ok(infer_engine_create(&e, m, &o));
+        compute(e, &g, p, p->n, false, logits);
+        assert_ok(infer_hidden(e, false, 0, p->n, &hidden));
+        rows[i] = malloc(n * sizeof *hidden);
+        memcpy(rows[i], hidden, n * sizeof *hidden);
+        infer_engine_free(e);
+        free(logits);
+    }
+    const double err = relative(rows[1], rows[0], n);
+    if (!(err <= 1e-5)) fail_msg("two ranks differ by %g", err);
+    free(rows[0]);
+    free(rows[1]);
+    infer_model_close(m);
+    golden_free(&g);
+}
+
 static void *cancel_soon(void *user) {
     usleep(20000);
     infer_cancel(user);
@@ -321,10 +361,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(shares_are_the_whole),         cmocka_unit_test(sums_have_the_order_of_ranks),
         cmocka_unit_test(columns_come_from_their_rank), cmocka_unit_test(whoever_leaves_takes_all_along),
         cmocka_unit_test(snapshots_hold_all_heads),     cmocka_unit_test(experts_may_be_elsewhere),
-        cmocka_unit_test(a_cancelled_step_ends)};
+        cmocka_unit_test(a_cancelled_step_ends),        cmocka_unit_test(hidden_rows_are_whole)};
     static const char *name[HF_FOLDERS_MAX];
     const int n_folder = hf_folders(name);
-    int n = 7;
+    int n = 8;
     for (int i = 0; i < n_folder; i += EVERY(12))
         tests[n++] = (struct CMUnitTest){name[i], one_folder, NULL, NULL, (void *)(uintptr_t)name[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
