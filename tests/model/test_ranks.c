@@ -37,11 +37,11 @@ static double worst_of(const struct golden *g, const struct infer_prompt *p, con
     return worst;
 }
 
-/* On so many ranks: within the tolerance; the same bits again; on two in steps of 1 and 7 rows, too (where no grid says otherwise), and as
+/* On so many ranks: within the tolerance; the same bits again; on two in steps of 7 rows, too (where no grid says otherwise), and as
  * decode rows. */
 static void check_ranks(const struct golden *g, const struct infer_model *m, const char *device, int ranks,
                         double tolerance) {
-    static const int steps[] = {64, 1, 7};
+    static const int steps[] = {64, 7};
     const struct infer_prompt *p = &g->prompt[N_PROMPT - 1];
     float *want = malloc(elements(g, p) * 4), *got = malloc(elements(g, p) * 4);
     struct infer_engine *e;
@@ -54,7 +54,7 @@ static void check_ranks(const struct golden *g, const struct infer_model *m, con
     if (!(err <= tolerance))
         fail_msg("%s on %d ranks of %s: error %g of sd, tolerance %g", g->name, ranks, device, err,
                  tolerance);
-    for (int i = 0; i < (info.grid || ranks > 2 ? 1 : 3); i++) {
+    for (int i = 0; i < (info.grid || ranks > 2 ? 1 : 2); i++) {
         compute(e, g, p, steps[i], false, got);
         if (memcmp(want, got, elements(g, p) * 4))
             fail_msg("%s on %d ranks of %s: steps of %d rows change the logits", g->name, ranks, device,
@@ -73,15 +73,15 @@ static void check_ranks(const struct golden *g, const struct infer_model *m, con
 }
 
 static void one_folder(void **state) {
-    static int turn; /* 3 and 4 ranks by turns */
+    static int turn; /* 2, 3 and 4 ranks by turns; on ref 2, and of half of them 3 or 4 */
     struct golden g;
     struct infer_model *m;
     golden_read(&g, *state);
     assert_ok(infer_model_open(&m, g.path, NULL));
     const bool packed = strncmp(g.name, "packed-", 7) == 0;
     check_ranks(&g, m, "ref", 2, TOL_LOGITS_REF);
-    check_ranks(&g, m, "ref", 3 + turn % 2, TOL_LOGITS_REF);
-    check_ranks(&g, m, "cpu", 2 + turn % 2, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
+    if (turn % 2) check_ranks(&g, m, "ref", 3 + turn / 2 % 2, TOL_LOGITS_REF);
+    check_ranks(&g, m, "cpu", 2 + turn % 3, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
     turn++;
     infer_model_close(m);
     golden_free(&g);
