@@ -29,8 +29,11 @@ struct watch {
     int n_linger;
     char dropped[16384];
 };
-/* What an event of epoll is about: a connection's descriptor, or one that lingers. */
+/* What an event of epoll is about: a connection's descriptor, or one that lingers. A descriptor's number comes again with the next
+ * connection while an event of the one before is still to be read: above the mark stands which of them is meant. */
 static const uint64_t LINGER_MARK = 1ull << 32;
+enum { SERIAL_SHIFT = 33 };
+static uint64_t tag(const struct sock *s) { return (uint64_t)s->serial << SERIAL_SHIFT | (unsigned)s->fd; }
 
 static void ring(struct watch *w) {
     const uint64_t one = 1;
@@ -63,14 +66,14 @@ void sock_state(struct web *w, struct sock *s, int state) {
 }
 
 void watch_sock(struct watch *w, struct sock *s, bool open) {
-    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = (unsigned)s->fd};
+    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = tag(s)};
     epoll_ctl(w->epoll, open ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, s->fd, &e);
 }
 
 void watch_job(struct watch *w, struct sock *s, struct job *j) {
     pthread_mutex_lock(&w->web->lock);
     s->job = j;
-    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = (unsigned)s->fd};
+    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = tag(s)};
     if (j) epoll_ctl(w->epoll, EPOLL_CTL_MOD, s->fd, &e);
     if (j) look_within(w, serve_seconds(), PING_SECONDS);
     pthread_mutex_unlock(&w->web->lock);
@@ -132,17 +135,18 @@ static void half_closed(struct watch *w, struct job *j, int fd) {
 }
 
 /* The client of a connection has gone, or gone half; over TLS there is no half (RFC 5246, 7.2.1). */
-static void hung_up(struct watch *w, int fd, unsigned events) {
+static void hung_up(struct watch *w, uint64_t about, unsigned events) {
+    const int fd = (int)(about & (LINGER_MARK - 1));
     struct job *j = NULL;
     const bool half = !(events & (EPOLLHUP | EPOLLERR)) && !w->web->cert;
     pthread_mutex_lock(&w->web->lock);
     for (struct sock *s = w->web->socks[fd % SOCK_LISTS]; s; s = s->next) {
-        if (s->fd != fd) continue;
+        if (tag(s) != about) continue;
         s->half = true;
         if (s->job) j = job_ref(s->job);
         if (!j) look_within(w, serve_seconds(), 0);
     }
-    struct epoll_event e = {.events = EPOLLONESHOT, .data.u64 = (unsigned)fd}; /* and EPOLLHUP, always */
+    struct epoll_event e = {.events = EPOLLONESHOT, .data.u64 = about}; /* and EPOLLHUP, always */
     if (j && half) epoll_ctl(w->epoll, EPOLL_CTL_MOD, fd, &e);
     pthread_mutex_unlock(&w->web->lock);
     if (!j) return;
@@ -264,7 +268,7 @@ static void *run_watch(void *user) {
             else if (events[i].data.u64 & LINGER_MARK)
                 drop_input(w, fd);
             else
-                hung_up(w, fd, events[i].events);
+                hung_up(w, events[i].data.u64, events[i].events);
         }
     }
     return NULL;

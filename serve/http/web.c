@@ -168,14 +168,15 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd, .web = w};
+        *s = (struct sock){.fd = fd->connect_fd, .web = w, .since = serve_seconds()};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         if (getsockname(s->fd, (struct sockaddr *)&name, &len)) name.ss_family = AF_UNSPEC;
         s->is_unix = name.ss_family == AF_UNIX;
         s->local = s->is_unix || (name.ss_family != AF_UNSPEC && is_loopback((struct sockaddr *)&name));
         if (!s->is_unix) setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&w->lock); /* from here on the watch may look at it */
+        s->serial = w->serial++ & 0x7fffffff;
         s->at = &w->socks[s->fd % SOCK_LISTS];
         s->next = *s->at;
         if (s->next) s->next->at = &s->next;

@@ -14,6 +14,7 @@ enum {
 /* A connection, from accept to close. */
 struct sock {
     int fd;
+    unsigned serial;     /* of all connections; set by watch_sock */
     bool local, is_unix; /* its address is this machine's alone; it is a unix socket */
     enum { SOCK_NEW, SOCK_BODY, SOCK_BUSY, SOCK_IDLE } state;
     double since; /* that it has been in it */
@@ -41,6 +42,7 @@ struct web {
     char *cert, *key; /* texts */
     pthread_mutex_t lock;
     struct sock *socks[SOCK_LISTS]; /* all of them, by descriptor */
+    unsigned serial;                /* of the next one */
     int n_busy;                     /* requests that are not answered whole */
     int *of_key;                    /* requests of a key that are here: nobody's, then of_key[keys] */
     struct watch *watch;
