@@ -14,7 +14,7 @@ enum {
 /* A connection, from accept to close. */
 struct sock {
     int fd;
-    unsigned serial;     /* of all connections; set by watch_sock */
+    unsigned serial;     /* among all connections, 31 bits */
     bool local, is_unix; /* its address is this machine's alone; it is a unix socket */
     enum { SOCK_NEW, SOCK_BODY, SOCK_BUSY, SOCK_IDLE } state;
     double since; /* that it has been in it */
