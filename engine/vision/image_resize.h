@@ -11,7 +11,7 @@ enum image_filter {
     IMAGE_LANCZOS,  /* 3 lobes */
 };
 
-enum { IMAGE_SIDE_MAX = 32768 }; /* greatest width and height */
+enum { IMAGE_SIDE_MAX = 65535 }; /* greatest width and height */
 
 /* out: a new picture of width x height, whatever the aspect. One thread; the same bits on every machine. errors: INFER_E_INPUT (a side
  * that is not 1 to IMAGE_SIDE_MAX), INFER_E_MEMORY; out is empty then */

@@ -7,7 +7,7 @@ build=$1 tests=$2 cc=$3
 for tool in cmake "$cc" c++ pkg-config nm; do
     command -v "$tool" >/dev/null || { echo "no $tool here"; exit 77; }
 done
-pkg-config --exists jansson libpcre2-8 libutf8proc || { echo "no development files of the libraries here"; exit 77; }
+pkg-config --exists jansson libpcre2-8 libutf8proc libjpeg libpng libwebpdemux || { echo "no development files of the libraries here"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
