@@ -293,7 +293,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     const struct backend_config *c = &part->config;
     TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy,
                 e->plan.n_state_mark));
-    if (e->plan.set.state_host && c->n_state) TRY(take_host_states(e, c));
+    if (e->plan.set.state_host && c->n_state) TRY(take_host_states(e, &e->whole));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->after = take(e, (size_t)c->n_slot, sizeof *e->after);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);

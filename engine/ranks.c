@@ -54,6 +54,7 @@ enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_op
         TRY(plan_lay_out(e->ranks[i].plan, &e->arena, e->ranks[i].model, po, &e->plan.set));
     e->whole = e->plan.part[e->plan.n_part - 1].config;
     e->whole.store = e->model->m->store;
+    e->whole.state = e->model->m->state;
     return INFER_OK;
 }
 

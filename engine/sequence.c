@@ -31,7 +31,7 @@ int infer_kv_free(const struct infer_engine *e) { return kv_free(&e->kv) * KV_PA
 
 enum infer_status engine_copy_state(struct infer_engine *e, int from, int to) {
     const struct backend_type *type = e->backend->type;
-    const struct backend_config *c = &last_part(e)->config;
+    const struct backend_config *c = &e->whole;
     const struct state *s = &e->kv.state;
     const int first = s->n_slot, copies = e->host_state ? s->n_keep : 0;
     const bool out = copies && to >= first && to < first + copies,

@@ -1,5 +1,5 @@
 /* Ranks that compute one model together, as one backend: every call goes to all, outputs come from rank 0. What layers keep is divided by
- * key heads; whoever reads a page gets all of them. */
+ * heads; whoever reads a page or a state gets all of them. */
 #include "join/comm_local.h"
 #include "join/join.h"
 #include "join/rank_call.h"
@@ -18,7 +18,7 @@ struct ranks {
     struct rank_thread **thread; /* thread[n]; rank 0: NULL */
     struct rank_call *call;      /* call[n] */
     struct backend *own;         /* rank 0's */
-    unsigned char *piece;        /* of a page: the heads of one rank */
+    unsigned char *piece;        /* of a page or a state: what one rank has */
 };
 
 static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
@@ -68,18 +68,8 @@ static enum infer_status kv_copy(struct backend *b, int group, int from, int to)
 static enum infer_status state_copy(struct backend *b, int from, int to) {
     return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_STATE_COPY, .from = from, .to = to});
 }
-/* Every rank has whole states, the same. */
-static enum infer_status state_read(struct backend *b, int store, int slot, float *out) {
-    struct backend *own = ranks_of(b)->own;
-    return own->type->state_read(own, store, slot, out);
-}
-static enum infer_status state_write(struct backend *b, int store, int slot, const float *x) {
-    return on_all(ranks_of(b),
-                  &(struct rank_call){
-                      .ask = RANK_STATE_READ, .store = store, .page = slot, .write = true, .k = (float *)x});
-}
 
-/* ---- pages: key heads of all ranks ---- */
+/* ---- pages and states: heads of all ranks ---- */
 
 static struct backend *rank_backend(const struct ranks *r, int i) {
     return i ? rank_thread_backend(r->thread[i]) : r->own;
@@ -142,6 +132,35 @@ static enum infer_status kv_write(struct backend *b, int store, int page, const 
     return kv_numbers(b, store, page, (float *)k, (float *)v, true);
 }
 
+/* Numbers of a rank between its state and the whole one. */
+static void move_sections(const struct state_share *s, float *whole, float *own, bool write) {
+    for (int row = 0; row < s->n_row; row++, whole += s->whole)
+        for (int i = 0; i < s->n_section; own += s->section[i++].n) {
+            float *at = whole + s->section[i].first;
+            memcpy(write ? own : at, write ? at : own, (size_t)s->section[i].n * sizeof *own);
+        }
+}
+/* A state that is not divided every rank has, the same. */
+static enum infer_status state_of_all(struct backend *b, int store, int slot, float *x, bool write) {
+    struct ranks *r = ranks_of(b);
+    for (int i = 0; i < r->n; i++) {
+        const struct state_share *s = &r->plan[i].model->share.state[store];
+        float *own = s->n_row ? (float *)(void *)r->piece : x;
+        struct rank_call call = {
+            .ask = RANK_STATE_READ, .store = store, .page = slot, .write = write, .k = own};
+        if (write && s->n_row) move_sections(s, x, own, true);
+        if (write || s->n_row || !i) TRY(on_one(r, i, &call));
+        if (!write && s->n_row) move_sections(s, x, own, false);
+    }
+    return INFER_OK;
+}
+static enum infer_status state_read(struct backend *b, int store, int slot, float *out) {
+    return state_of_all(b, store, slot, out, false);
+}
+static enum infer_status state_write(struct backend *b, int store, int slot, const float *x) {
+    return state_of_all(b, store, slot, (float *)x, true);
+}
+
 /* ---- the rest ---- */
 
 /* Rank 0 leaves the step, and the others with it. */
@@ -187,10 +206,14 @@ static const struct backend_type ranks_type = {.upload = upload,
                                                .info = info,
                                                .close = ranks_close};
 
-static size_t largest_page(const struct ranks *r) {
+static size_t largest_piece(const struct ranks *r) {
     size_t most = 0;
     for (int i = 0; i < r->whole->n_store; i++) {
         const size_t n = kv_page_bytes(r->plan[0].plan->set.kv_type, &r->whole->store[i]);
+        if (n > most) most = n;
+    }
+    for (int i = 0; i < r->whole->n_state; i++) {
+        const size_t n = (size_t)r->whole->state[i].n_elem * sizeof(float);
         if (n > most) most = n;
     }
     return most;
@@ -200,7 +223,7 @@ static enum infer_status open_all(struct ranks *r) {
     TRY(comm_local_new(&r->comm, r->n));
     TRY(mem_new(&r->thread, (size_t)r->n * sizeof(struct rank_thread *), "ranks"));
     TRY(mem_new(&r->call, (size_t)r->n * sizeof *r->call, "ranks"));
-    TRY(mem_new(&r->piece, largest_page(r), "a page"));
+    TRY(mem_new(&r->piece, largest_piece(r), "a page or a state"));
     for (int i = 0; i < r->n; i++) {
         struct plan *p = r->plan[i].plan;
         for (int k = 0; k < p->n_part; k++) {

@@ -36,5 +36,5 @@ struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) 
     emit_norm(e, "delta_norm", y, y, s->head_dim, &l->mixer.norm);
     struct op_glu gate = {.gate = z, .up = y, .out = y, .act = ACT_SILU};
     emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});
-    return emit_matmul(e, "delta_out", y, &l->mixer.out, BUF_ROWS_ALL);
+    return emit_part(e, "delta_out", y, &l->mixer.out, l->mixer.partial);
 }

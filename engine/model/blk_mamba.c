@@ -25,7 +25,16 @@ struct view emit_conv(struct emitter *e, const struct layer *l, struct view h) {
                         .bias = l->mixer.conv_bias};
     emit_op(e, "conv", (struct op){.kind = OP_CONV, .conv = o});
     gate(e, "conv_out_gate", y, c, ACT_SCALE);
-    return emit_matmul(e, "conv_out", y, &l->mixer.out, BUF_ROWS_ALL);
+    return emit_part(e, "conv_out", y, &l->mixer.out, l->mixer.partial);
+}
+
+/* The norm of all ranks' heads, and of it the columns of this rank. */
+static struct view gathered_norm(struct emitter *e, const struct layer *l, struct view z) {
+    const int *col = l->mixer.gathered;
+    struct view all = emit_buffer(e, "ssm_all", col[e->m->share.n], BUF_ROWS_ALL, true);
+    emit_op(e, "ssm_gather", (struct op){.kind = OP_GATHER, .gather = {z, all, col}});
+    emit_norm(e, "ssm_norm", all, all, l->mixer.norm_dim, &l->mixer.norm);
+    return view_columns(all, col[e->m->share.rank], z.width);
 }
 
 /* out(norm(silu(z) * ssm(silu(conv(x B C)), dt))), z x B C dt = W h; the norm of each group's heads apart.
@@ -60,6 +69,10 @@ struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h) {
                        .hi = INFINITY};
     emit_op(e, "ssm", (struct op){.kind = OP_SSM, .ssm = o});
     gate(e, "ssm_gate", z, y, ACT_SILU);
-    emit_norm(e, "ssm_norm", z, z, inner / s->n_group, &l->mixer.norm);
-    return emit_matmul(e, "ssm_out", z, &l->mixer.out, BUF_ROWS_ALL);
+    if (l->mixer.gathered) {
+        z = gathered_norm(e, l, z);
+    } else {
+        emit_norm(e, "ssm_norm", z, z, inner / s->n_group, &l->mixer.norm);
+    }
+    return emit_part(e, "ssm_out", z, &l->mixer.out, l->mixer.partial && !emit_sums_both(l));
 }

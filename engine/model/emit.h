@@ -28,6 +28,10 @@ struct view emit_matmul(struct emitter *e, const char *name, struct view x, cons
 void emit_reduce(struct emitter *e, const char *name, struct view x);
 struct view emit_part(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                       bool partial);
+/* Attention and the other mixer of a layer are parts of one sum, that both make. */
+static inline bool emit_sums_both(const struct layer *l) {
+    return l->mixer.kind == MIX_BOTH && l->attn.partial && l->mixer.partial;
+}
 struct view emit_gathered(struct emitter *e, struct view h);
 void emit_add(struct emitter *e, const char *name, struct view x, struct view y); /* x += y */
 /* head_dim: from a head's first rotated number to the next head's. */

@@ -117,7 +117,7 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
         struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
     }
-    return emit_part(e, "attn_output", a, &l->attn.out, l->attn.partial);
+    return emit_part(e, "attn_output", a, &l->attn.out, l->attn.partial && !emit_sums_both(l));
 }
 
 /* What the layer makes of other positions. */
@@ -132,6 +132,7 @@ static struct view mixer(struct emitter *e, const struct layer *l, struct view h
     case MIX_BOTH: {
         struct view a = attention(e, l, h);
         emit_add(e, "mixer_add", a, emit_ssm(e, l, h));
+        if (emit_sums_both(l)) emit_reduce(e, "mixer_reduce", a);
         return a;
     }
     default:

@@ -53,6 +53,11 @@ struct layer {
         const float *dt_bias, *decay, *skip; /* [n_head] */
         struct norm_weights norm;
         struct weight_group in, gates, out;
+        bool partial;
+        /* Of a rank that has a part of a group's heads: their norm is over the heads of all ranks, whose columns begin at
+         * gathered[n + 1], in groups of norm_dim. NULL: over its own */
+        const int *gathered;
+        int norm_dim;
     } mixer;
     struct act_numbers act; /* of both feed-forward parts */
     struct {
@@ -78,6 +83,15 @@ struct layer {
         struct norm_weights norm;
     } input;
     float scale; /* of the layer's result; 1: none */
+};
+
+/* What a rank has of a state: of each of n_row rows of `whole` numbers the sections, one behind the other. n_row 0: all of it. */
+enum { STATE_SECTIONS = 3 };
+struct state_share {
+    int n_row, whole, n_section;
+    struct {
+        int first, n;
+    } section[STATE_SECTIONS];
 };
 
 struct model {
@@ -132,10 +146,11 @@ struct model {
     /* of weights that a token reads; that all tokens together do */
     uint64_t token_bytes, prompt_bytes, token_flops;
     /* One rank of n; n 0: the whole model. vocab[n + 1]: tokens from which on each rank has the head's rows. key_head[n_store]: the first
-     * one of this rank. Layers whose mixer, and whose feed-forward part, every rank computes whole. */
+     * one of this rank. state[n_state]: which numbers. Layers whose mixer, and whose feed-forward part, every rank computes whole. */
     struct {
         int rank, n, n_attn_whole, n_ff_whole;
         int *vocab, *key_head;
+        struct state_share *state;
     } share;
     struct arena arena;
 };

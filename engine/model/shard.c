@@ -1,31 +1,11 @@
-/* One rank's share of a model: heads, columns of the feed-forward parts and of every expert, rows of the vocabulary. What a rank computes
+/* One rank's share of a model: heads (those with a state: shard_state.c), columns of the feed-forward parts and of every expert, rows of the vocabulary. What a rank computes
  * of a sum is added up by `reduce` (forward.c). What cannot be divided every rank has whole and computes with the same bits.
  * source: Shoeybi et al. 2019 (arXiv 1909.08053): columns first, rows behind, one sum for each part of a layer. */
-#include "model/shard.h"
+#include "model/shard_impl.h"
 #include "seam/comm.h"
 #include "seam/weight.h"
 
-struct shard {
-    struct model *m;
-    const struct model *of;
-    int rank, n;
-};
-struct span {
-    int first, n;
-};
-
-/* The share of `total` things that stay together by `unit`s. */
-static struct span share(int total, int unit, int rank, int n) {
-    const int64_t units = (total + unit - 1) / unit;
-    int64_t a = (units * rank + n - 1) / n * unit, b = (units * (rank + 1) + n - 1) / n * unit;
-    if (b > total) b = total;
-    return (struct span){(int)a, (int)(b - a)};
-}
-static bool divides(int total, int unit, int n) { return unit && (total + unit - 1) / unit >= n; }
-static struct span scaled(struct span s, int by) { return (struct span){s.first * by, s.n * by}; }
-
-/* The fewest things of `width` columns each that fill blocks of the matrix that reads them; 0: it cannot be cut. */
-static int unit_of(const struct weight_group *reads, int width) {
+int shard_unit(const struct weight_group *reads, int width) {
     const struct weight *w = &reads->member[0];
     const int block = (int)quant_info(w->type)->elems;
     int unit = 1;
@@ -55,7 +35,7 @@ static enum infer_status cut_rows(struct shard *s, struct weight *w, struct span
     *w = weight_rows(&whole, span.first, span.n);
     return move_parts(s, w, &from, 0);
 }
-static enum infer_status cut_columns(struct shard *s, struct weight_group *g, struct span span) {
+enum infer_status shard_columns(struct shard *s, struct weight_group *g, struct span span) {
     const struct weight from = g->member[0];
     struct weight whole = from, *w = &g->member[0];
     whole.part = NULL;
@@ -73,8 +53,7 @@ static enum infer_status cut_stack(struct shard *s, struct weight_group *g, stru
     return INFER_OK;
 }
 
-/* Rows of each member. */
-static enum infer_status cut_members(struct shard *s, struct weight_group *g, const struct span *span) {
+enum infer_status shard_members(struct shard *s, struct weight_group *g, const struct span *span) {
     g->n = 0;
     for (int i = 0; i < g->n_member; i++) {
         TRY(cut_rows(s, &g->member[i], span[i]));
@@ -105,6 +84,10 @@ static bool attends(const struct layer *l) {
     return l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
 }
 
+static bool has_state(const struct layer *l) {
+    return l->mixer.kind != MIX_NONE && l->mixer.kind != MIX_ATTENTION;
+}
+
 /* Runs of `unit` key heads and all queries that read them; or, of fewer key heads than ranks, queries of one key head. */
 static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
     bool by_queries = n_kv_head < s->n;
@@ -113,8 +96,8 @@ static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
         const struct layer *l = &s->of->layer[il];
         if (!attends(l) || l->attn.n_kv_head != n_kv_head) continue;
         const int each = l->attn.n_head / n_kv_head;
-        const int keys = unit_of(&l->attn.out, each * l->attn.head_dim_v),
-                  queries = unit_of(&l->attn.out, l->attn.head_dim_v);
+        const int keys = shard_unit(&l->attn.out, each * l->attn.head_dim_v),
+                  queries = shard_unit(&l->attn.out, l->attn.head_dim_v);
         if (!keys || l->attn.qk_row || l->attn.n_head % n_kv_head) return CUT_NONE;
         while (*unit % keys) ++*unit;
         by_queries &= divides(each, queries, (s->n + n_kv_head - 1) / n_kv_head);
@@ -124,7 +107,7 @@ static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
 
 /* The key heads of this rank; and its queries among those of the layer. */
 static struct span keys_of(const struct shard *s, int n_kv_head, enum cut cut, int unit) {
-    if (cut == CUT_KEYS) return share(n_kv_head, unit, s->rank, s->n);
+    if (cut == CUT_KEYS) return shard_span(n_kv_head, unit, s->rank, s->n);
     return (struct span){s->rank * n_kv_head / s->n, 1};
 }
 static struct span queries_of(const struct shard *s, const struct layer *l, enum cut cut, struct span keys) {
@@ -132,13 +115,13 @@ static struct span queries_of(const struct shard *s, const struct layer *l, enum
     if (cut == CUT_KEYS) return scaled(keys, each);
     const int first = (keys.first * s->n + n_kv - 1) / n_kv,
               end = ((keys.first + 1) * s->n + n_kv - 1) / n_kv;
-    struct span q = share(each, unit_of(&l->attn.out, l->attn.head_dim_v), s->rank - first, end - first);
+    struct span q =
+        shard_span(each, shard_unit(&l->attn.out, l->attn.head_dim_v), s->rank - first, end - first);
     q.first += keys.first * each;
     return q;
 }
 
-/* Of weights for all heads, or for one that counts for all. */
-static void cut_norm(struct norm_weights *w, struct span heads, int dim) {
+void shard_norm(struct norm_weights *w, struct span heads, int dim) {
     if (!w->w || w->n == dim) return;
     w->w += (size_t)heads.first * (size_t)dim;
     if (w->bias) w->bias += (size_t)heads.first * (size_t)dim;
@@ -152,14 +135,14 @@ static enum infer_status shard_attention(struct shard *s, struct layer *l) {
     const struct span k = keys_of(s, l->attn.n_kv_head, cut, unit), q = queries_of(s, l, cut, k);
     const struct span rows[] = {scaled(q, l->attn.head_dim_k), scaled(k, l->attn.head_dim_k),
                                 scaled(k, l->attn.head_dim_v)};
-    TRY(cut_members(s, &l->attn.qkv, rows));
+    TRY(shard_members(s, &l->attn.qkv, rows));
     if (l->attn.q_gate.n) {
         const struct span gate = scaled(q, l->attn.head_dim_v);
-        TRY(cut_members(s, &l->attn.q_gate, &gate));
+        TRY(shard_members(s, &l->attn.q_gate, &gate));
     }
-    TRY(cut_columns(s, &l->attn.out, scaled(q, l->attn.head_dim_v)));
-    cut_norm(&l->attn.q_norm, q, l->attn.head_dim_k);
-    cut_norm(&l->attn.k_norm, k, l->attn.head_dim_k);
+    TRY(shard_columns(s, &l->attn.out, scaled(q, l->attn.head_dim_v)));
+    shard_norm(&l->attn.q_norm, q, l->attn.head_dim_k);
+    shard_norm(&l->attn.k_norm, k, l->attn.head_dim_k);
     if (l->attn.sinks) l->attn.sinks += q.first;
     l->attn.n_head = q.n, l->attn.n_kv_head = k.n;
     s->m->store[l->attn.store].n_kv_head = k.n;
@@ -170,19 +153,19 @@ static enum infer_status shard_attention(struct shard *s, struct layer *l) {
 
 /* Latents are everybody's, and kept by all. */
 static enum infer_status shard_latent(struct shard *s, struct layer *l) {
-    const int unit = unit_of(&l->attn.out, l->mla.n_value),
+    const int unit = shard_unit(&l->attn.out, l->mla.n_value),
               wide = l->mla.n_nope + l->attn.head_dim_k - l->attn.head_dim_v;
     if (!divides(l->attn.n_head, unit, s->n)) return INFER_OK;
-    const struct span h = share(l->attn.n_head, unit, s->rank, s->n), q = scaled(h, wide);
+    const struct span h = shard_span(l->attn.n_head, unit, s->rank, s->n), q = scaled(h, wide);
     if (l->mla.q_rank) {
-        TRY(cut_members(s, &l->mla.q_b, &q));
+        TRY(shard_members(s, &l->mla.q_b, &q));
     } else {
         const struct span rows[] = {q, {0, l->mla.qkv_a.member[1].n}};
-        TRY(cut_members(s, &l->mla.qkv_a, rows));
+        TRY(shard_members(s, &l->mla.qkv_a, rows));
     }
     TRY(cut_stack(s, &l->mla.k_b, h));
     TRY(cut_stack(s, &l->mla.v_b, h));
-    TRY(cut_columns(s, &l->attn.out, scaled(h, l->mla.n_value)));
+    TRY(shard_columns(s, &l->attn.out, scaled(h, l->mla.n_value)));
     l->attn.n_head = h.n;
     l->attn.partial = true;
     return INFER_OK;
@@ -192,15 +175,15 @@ static enum infer_status shard_latent(struct shard *s, struct layer *l) {
 
 static enum infer_status cut_ff(struct shard *s, struct weight_group *up, struct weight_group *down,
                                 int *n_ff) {
-    const struct span f = share(*n_ff, unit_of(down, 1), s->rank, s->n), rows[] = {f, f};
-    TRY(cut_members(s, up, rows));
-    TRY(cut_columns(s, down, f));
+    const struct span f = shard_span(*n_ff, shard_unit(down, 1), s->rank, s->n), rows[] = {f, f};
+    TRY(shard_members(s, up, rows));
+    TRY(shard_columns(s, down, f));
     *n_ff = f.n;
     return INFER_OK;
 }
 
 static enum infer_status shard_dense(struct shard *s, struct layer *l) {
-    if (!l->dense.n_ff || !l->dense.down.n || !divides(l->dense.n_ff, unit_of(&l->dense.down, 1), s->n))
+    if (!l->dense.n_ff || !l->dense.down.n || !divides(l->dense.n_ff, shard_unit(&l->dense.down, 1), s->n))
         return INFER_OK;
     l->dense.partial = true;
     return cut_ff(s, &l->dense.gate_up, &l->dense.down, &l->dense.n_ff);
@@ -208,8 +191,8 @@ static enum infer_status shard_dense(struct shard *s, struct layer *l) {
 
 static enum infer_status shard_experts(struct shard *s, struct layer *l) {
     const bool shared = l->moe.n_ff_shared;
-    if (!l->moe.n_expert || !divides(l->moe.n_ff, unit_of(&l->moe.experts_down, 1), s->n) ||
-        (shared && !divides(l->moe.n_ff_shared, unit_of(&l->moe.shared_down, 1), s->n)))
+    if (!l->moe.n_expert || !divides(l->moe.n_ff, shard_unit(&l->moe.experts_down, 1), s->n) ||
+        (shared && !divides(l->moe.n_ff_shared, shard_unit(&l->moe.shared_down, 1), s->n)))
         return INFER_OK;
     TRY(cut_ff(s, &l->moe.experts, &l->moe.experts_down, &l->moe.n_ff));
     if (shared) TRY(cut_ff(s, &l->moe.shared, &l->moe.shared_down, &l->moe.n_ff_shared));
@@ -236,16 +219,21 @@ static enum infer_status copy_arrays(struct shard *s) {
     struct arena arena = {0};
     m->arena = arena;
     m->borrows = true;
-    const size_t layers = (size_t)of->n_layer, stores = (size_t)of->n_store, groups = (size_t)of->n_group;
+    const size_t layers = (size_t)of->n_layer, stores = (size_t)of->n_store, groups = (size_t)of->n_group,
+                 states = (size_t)of->n_state;
     m->layer = arena_alloc(&m->arena, layers * sizeof *m->layer);
     m->store = arena_alloc(&m->arena, stores * sizeof *m->store);
-    m->group = arena_alloc(&m->arena, groups * sizeof *m->group);
+    m->state = arena_alloc(&m->arena, states * sizeof *m->state);
+    m->group = arena_alloc(&m->arena, (groups + layers) * sizeof *m->group); /* a layer may have one more */
     m->share.vocab = arena_alloc(&m->arena, ((size_t)s->n + 1) * sizeof *m->share.vocab);
     m->share.key_head = arena_alloc(&m->arena, (stores + 1) * sizeof *m->share.key_head);
-    if (!m->layer || !m->store || !m->group || !m->share.vocab || !m->share.key_head)
+    m->share.state = arena_alloc(&m->arena, states * sizeof *m->share.state);
+    if (!m->layer || !m->store || !m->state || !m->group || !m->share.vocab || !m->share.key_head ||
+        !m->share.state)
         return err_set(INFER_E_MEMORY, "out of memory for a share of the model");
     memcpy(m->layer, of->layer, layers * sizeof *m->layer);
     if (stores) memcpy(m->store, of->store, stores * sizeof *m->store);
+    if (states) memcpy(m->state, of->state, states * sizeof *m->state);
     for (size_t i = 0; i < groups; i++) m->group[i] = copied(s, of->group[i]);
     return INFER_OK;
 }
@@ -256,10 +244,10 @@ static enum infer_status shard_head(struct shard *s) {
     const int unit = divides(m->n_vocab, TOGETHER, s->n) ? TOGETHER : 1;
     if (m->n_vocab < s->n)
         return err_set(INFER_E_UNSUPPORTED, "a vocabulary of %d tokens for %d ranks", m->n_vocab, s->n);
-    for (int r = 0; r < s->n; r++) m->share.vocab[r] = share(m->n_vocab, unit, r, s->n).first;
+    for (int r = 0; r < s->n; r++) m->share.vocab[r] = shard_span(m->n_vocab, unit, r, s->n).first;
     m->share.vocab[s->n] = m->n_vocab;
-    const struct span own = share(m->n_vocab, unit, s->rank, s->n);
-    return cut_members(s, &m->head, &own);
+    const struct span own = shard_span(m->n_vocab, unit, s->rank, s->n);
+    return shard_members(s, &m->head, &own);
 }
 
 static enum infer_status divide(struct shard *s) {
@@ -269,9 +257,10 @@ static enum infer_status divide(struct shard *s) {
     for (int il = 0; il < m->n_layer; il++) {
         struct layer *l = &m->layer[il];
         if (attends(l)) TRY(m->arch->attn.latent ? shard_latent(s, l) : shard_attention(s, l));
+        TRY(shard_mixer(s, l));
         TRY(shard_dense(s, l));
         TRY(shard_experts(s, l));
-        m->share.n_attn_whole += l->mixer.kind != MIX_NONE && !l->attn.partial;
+        m->share.n_attn_whole += (attends(l) && !l->attn.partial) || (has_state(l) && !l->mixer.partial);
         m->share.n_ff_whole += (l->dense.down.n && !l->dense.partial) || (l->moe.n_expert && !l->moe.partial);
     }
     return shard_head(s);

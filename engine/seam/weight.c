@@ -31,12 +31,15 @@ struct weight weight_runs(const struct weight *w, int row, int run, int every, i
 
 struct weight weight_slice(const struct weight *w, int row, int every, int n) {
     struct weight part = *w;
-    const bool runs = run_of(w) != 1; /* whole ones alone */
+    const int run = run_of(w); /* whole ones, or rows of one */
+    const bool inside = run != 1 && every == 1 && row / run == (row + n - 1) / run,
+               runs = run != 1 && !inside;
     if (row < 0 || every < 1 || n < 1 || row + (n - 1) * every >= w->n || (w->part && row) ||
-        (w->bias && every > 1) || (runs && (every > 1 || row % run_of(w))))
+        (w->bias && every > 1) || (runs && (every > 1 || row % run)))
         infer_bug("%d rows of %s from %d on, each %d behind the last", n, w->name, row, every);
     part.n = n;
-    part.every = every_of(w) * every;
+    part.every = inside ? 1 : every_of(w) * every;
+    if (inside) part.run = 1;
     part.data = weight_row(w, row);
     part.stack_bias = w->stack_bias ? w->stack_bias : w->n;
     if (w->bias) part.bias = w->bias + row;

@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 /* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Of a stack: those of each matrix. Of rows in runs: whole
- * runs. */
+ * runs, or rows of one. */
 struct weight weight_rows(const struct weight *w, int row, int n);
 /* n rows from row on, each `every` rows behind the last (interleaved gate and up); biases are not interleaved. */
 struct weight weight_slice(const struct weight *w, int row, int every, int n);

@@ -10,6 +10,8 @@
 #include "join/comm_local.h"
 #include "model/model.h"
 #include "model/shard.h"
+#include "engine_impl.h"
+#include "tools/file/quantize.h"
 #include <pthread.h>
 #include <unistd.h>
 
@@ -99,8 +101,7 @@ static void snapshots_hold_all_heads(void **state) {
     struct folder d;
     char file[256];
     int seq;
-    (void)state;
-    golden_read(&g, divided);
+    golden_read(&g, *state ? *state : divided);
     assert_ok(infer_model_open(&m, g.path, NULL));
     folder_make(&d);
     folder_file(&d, file, "sequence");
@@ -119,9 +120,59 @@ static void snapshots_hold_all_heads(void **state) {
     assert_ok(infer_seq_load(other, seq, file));
     assert_ok(infer_step(other, &next, 1, &out));
     assert_memory_equal(want, out.logits[0], (size_t)g.n_vocab * sizeof *want);
+    infer_engine_free(other);
     free(want);
     infer_engine_free(e);
-    infer_engine_free(other);
+    infer_model_close(m);
+    folder_remove(&d);
+    golden_free(&g);
+}
+
+/* Whoever reads a state gets that of the whole model, whichever heads a rank has. */
+static void states_are_whole(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    float *x[2];
+    golden_read(&g, *state);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    const struct infer_prompt *p = &g.prompt[N_PROMPT - 1];
+    float *logits = malloc(elements(&g, p) * 4);
+    struct infer_engine *e[2];
+    for (int i = 0; i < 2; i++) {
+        assert_ok(start(&e[i], m, "ref", p->n, i ? 3 : 0));
+        compute(e[i], &g, p, p->n, false, logits);
+    }
+    for (int store = 0; store < m->m->n_state; store++) {
+        const size_t n = (size_t)m->m->state[store].n_elem;
+        for (int i = 0; i < 2; i++) {
+            x[i] = malloc(n * sizeof *x[i]);
+            assert_ok(e[i]->backend->type->state_read(e[i]->backend, store, 0, x[i]));
+        }
+        const double err = relative(x[1], x[0], n);
+        if (!(err <= 1e-4)) fail_msg("%s: state %d differs by %g", g.name, store, err);
+        free(x[0]);
+        free(x[1]);
+    }
+    for (int i = 0; i < 2; i++) infer_engine_free(e[i]);
+    free(logits);
+    infer_model_close(m);
+    golden_free(&g);
+}
+
+/* Value heads that stand by tiles, as GGUF has them. */
+static void tiled_heads_divide(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct quantize_report report;
+    struct folder d;
+    char file[256];
+    (void)state;
+    golden_read(&g, "qwen3_5");
+    folder_make(&d);
+    folder_file(&d, file, "model.gguf");
+    assert_ok(quantize_file(&(struct quantize_options){.in = g.path, .out = file, .type = "f32"}, &report));
+    assert_ok(infer_model_open(&m, file, NULL));
+    for (int n = 2; n <= 4; n++) check_ranks(&g, m, "ref", n, TOL_LOGITS_REF);
     infer_model_close(m);
     folder_remove(&d);
     golden_free(&g);
@@ -262,6 +313,33 @@ static void shares_are_the_whole(void **state) {
     golden_free(&g);
 }
 
+/* Heads with a state, too: every number of each state is some rank's. */
+static void states_divide(void **state) {
+    struct golden g;
+    struct model *m, *part;
+    golden_read(&g, *state);
+    assert_ok(model_open(&m, g.path, NULL));
+    for (int i = 0; i < m->n_state; i++) {
+        bool *there = calloc((size_t)m->state[i].n_elem, 1);
+        for (int r = 0; r < 2; r++) {
+            int own = 0;
+            assert_ok(model_shard(&part, m, r, 2));
+            assert_int_equal(part->share.n_attn_whole, 0);
+            const struct state_share *s = &part->share.state[i];
+            assert_int_equal(s->n_row * s->whole, m->state[i].n_elem);
+            for (int row = 0; row < s->n_row; row++)
+                for (int k = 0; k < s->n_section; own += s->section[k++].n)
+                    memset(there + row * s->whole + s->section[k].first, 1, (size_t)s->section[k].n);
+            assert_int_equal(own, part->state[i].n_elem);
+            model_close(part);
+        }
+        assert_null(memchr(there, 0, (size_t)m->state[i].n_elem));
+        free(there);
+    }
+    model_close(m);
+    golden_free(&g);
+}
+
 /* ---- the communicator ---- */
 
 enum { RANKS = 3, ROWS = 5, WIDTH = 37, STRIDE = 48, TIMES = 200 };
@@ -356,15 +434,37 @@ static void whoever_leaves_takes_all_along(void **state) {
     comm_local_free(l);
 }
 
+#define NAMED(test, golden)                                                                                  \
+    { #test ": " golden, test, NULL, NULL, (void *)(uintptr_t)golden }
+
 int main(int argc, char **argv) {
-    static struct CMUnitTest tests[HF_FOLDERS_MAX + 8] = {
-        cmocka_unit_test(shares_are_the_whole),         cmocka_unit_test(sums_have_the_order_of_ranks),
-        cmocka_unit_test(columns_come_from_their_rank), cmocka_unit_test(whoever_leaves_takes_all_along),
-        cmocka_unit_test(snapshots_hold_all_heads),     cmocka_unit_test(experts_may_be_elsewhere),
-        cmocka_unit_test(a_cancelled_step_ends),        cmocka_unit_test(hidden_rows_are_whole)};
+    static struct CMUnitTest tests[HF_FOLDERS_MAX + 20] = {
+        cmocka_unit_test(shares_are_the_whole),
+        cmocka_unit_test(sums_have_the_order_of_ranks),
+        cmocka_unit_test(columns_come_from_their_rank),
+        cmocka_unit_test(whoever_leaves_takes_all_along),
+        cmocka_unit_test(snapshots_hold_all_heads),
+        NAMED(snapshots_hold_all_heads, "qwen3_next"),
+        NAMED(snapshots_hold_all_heads, "granitemoehybrid"),
+        NAMED(snapshots_hold_all_heads, "lfm2"),
+        NAMED(states_are_whole, "qwen3_next"),
+        NAMED(states_are_whole, "falcon_h1"),
+        NAMED(states_are_whole, "lfm2"),
+        cmocka_unit_test(tiled_heads_divide),
+        cmocka_unit_test(experts_may_be_elsewhere),
+        cmocka_unit_test(a_cancelled_step_ends),
+        cmocka_unit_test(hidden_rows_are_whole),
+        NAMED(states_divide, "qwen3_5"),
+        NAMED(states_divide, "lfm2-bias"),
+        NAMED(states_divide, "mamba2"),
+        NAMED(states_divide, "mamba2-bias"),
+        NAMED(states_divide, "falcon_h1"),
+        NAMED(states_divide, "granitemoehybrid"),
+        NAMED(states_divide, "nemotron_h")};
     static const char *name[HF_FOLDERS_MAX];
     const int n_folder = hf_folders(name);
-    int n = 8;
+    int n = 0;
+    while (tests[n].name) n++;
     for (int i = 0; i < n_folder; i += EVERY(12))
         tests[n++] = (struct CMUnitTest){name[i], one_folder, NULL, NULL, (void *)(uintptr_t)name[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
