@@ -164,7 +164,8 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
         size_t rows = (size_t)list[c].max_rows, outs = (size_t)list[c].max_out;
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
               (f->slot[c] = take(e, rows, 4)) && (f->input[c] = take(e, rows, sizeof *f->input[c])) &&
-              (f->axis[c][0] = take(e, rows, 4)) && (f->axis[c][1] = take(e, rows, 4));
+              (f->axis[c][0] = take(e, rows, 4)) && (f->axis[c][1] = take(e, rows, 4)) &&
+              (f->axis[c][2] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1)) &&
               (f->draw[c] = take(e, outs, sizeof *f->draw[c]));
         n_out += outs;

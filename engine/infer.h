@@ -336,7 +336,7 @@ struct infer_row {
     /* embed[n_embd]: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
      * infer_embed_id stands in its place in infer_seq_ids and in prefixes. Not for models with recurrent states */
     const float *embed;
-    /* axis[2]: the row's second and third position, for models whose rotations have three; NULL: pos */
+    /* axis[3]: the row's positions in time, lines and columns, for models whose rotations have three; NULL: pos, all of them */
     const int32_t *axis;
     int adapter; /* whose weights are added; 0: none, which is all that there are yet */
 };

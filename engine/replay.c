@@ -22,7 +22,7 @@ void engine_put_again(struct infer_engine *e, struct flight *f, enum row_class c
         f->pos[c][at + i] = from + i;
         f->slot[c][at + i] = seq;
         f->input[c][at + i] = NULL;
-        f->axis[c][0][at + i] = f->axis[c][1][at + i] = from + i;
+        f->axis[c][0][at + i] = f->axis[c][1][at + i] = f->axis[c][2][at + i] = from + i;
     }
     e->n_replayed += (uint64_t)n;
 }

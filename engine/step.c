@@ -103,7 +103,7 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->pos[c][t] = rows[i].pos;
         f->slot[c][t] = rows[i].seq;
         f->input[c][t] = rows[i].embed;
-        for (int k = 0; k < 2; k++) f->axis[c][k][t] = rows[i].axis ? rows[i].axis[k] : rows[i].pos;
+        for (int k = 0; k < 3; k++) f->axis[c][k][t] = rows[i].axis ? rows[i].axis[k] : rows[i].pos;
         embeds |= rows[i].embed != NULL;
         turns |= rows[i].axis != NULL;
         if (!rows[i].want) continue;
@@ -126,7 +126,8 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
                                    .pages_version = e->kv.version,
                                    .draw = f->draw[c],
                                    .input = embeds ? f->input[c] : NULL,
-                                   .axis = {turns ? f->axis[c][0] : NULL, turns ? f->axis[c][1] : NULL}};
+                                   .axis = {turns ? f->axis[c][0] : NULL, turns ? f->axis[c][1] : NULL,
+                                            turns ? f->axis[c][2] : NULL}};
 }
 
 /* The first position that a queued step computes of a sequence, or from. */

@@ -367,6 +367,7 @@ DEV float act_any(int act, const act_numbers &k, float x) {
     if (act == ACT_CAP) return k.limit * tanhf(x / k.limit);
     if (act == ACT_SCALE) return k.limit * x;
     if (act == ACT_SIGMOID) return 1.f / (1.f + expf(-x));
+    if (act == ACT_CLAMP) return x > k.limit ? k.limit : x < k.beta ? k.beta : x;
     if (act == ACT_XIELU)
         return fmaf(k.beta, x, x > 0 ? k.alpha * x * x : k.alpha_n * (expm1f(x > k.eps ? k.eps : x) - x));
     if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));

@@ -253,7 +253,8 @@ int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s);
 size_t cpu_attend_part_floats(int heads, int hv);
 
 cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put,
-    cpu_op_glu, cpu_op_add, cpu_op_columns, cpu_op_position, cpu_op_rows, cpu_op_select;
+    cpu_op_glu, cpu_op_add, cpu_op_columns, cpu_op_position, cpu_op_rows, cpu_op_select, cpu_op_merge,
+    cpu_op_input;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
 cpu_fn cpu_op_reduce, cpu_op_gather;

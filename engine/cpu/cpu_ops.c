@@ -13,11 +13,13 @@ void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {
         float *out = cpu_row(s, e->out, t);
-        if (s->s->input && s->s->input[t]) {
+        const bool given = s->s->input && s->s->input[t];
+        if (given && !e->beside) {
             memcpy(out, s->s->input[t], (size_t)e->out.width * sizeof *out);
             continue;
         }
-        q->decode(out, (const uint8_t *)e->w->data + (size_t)s->s->id[t] * row, (size_t)e->w->k);
+        q->decode(out, (const uint8_t *)e->w->data + (given ? 0 : (size_t)s->s->id[t]) * row,
+                  (size_t)e->w->k);
         if (scale != 1)
             for (int i = 0; i < e->w->k; i++) out[i] *= scale;
     }
@@ -129,6 +131,34 @@ void cpu_op_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_
     cpu_share(s->n_out, thread, n_thread, &a, &b);
     for (int j = a; j < b; j++)
         memcpy(cpu_row(s, r->out, j), cpu_row(s, r->x, s->s->out_row[j]), sizeof(float) * (size_t)r->x.width);
+}
+
+void cpu_op_merge(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_merge *m = &op->op->merge;
+    const float part = 1 / (float)m->n;
+    int a, b;
+    cpu_share(s->n_out, thread, n_thread, &a, &b);
+    for (int j = a; j < b; j++) {
+        float *out = cpu_row(s, m->out, j);
+        for (int k = 0; !m->mean && k < m->n; k++)
+            memcpy(out + k * m->x.width, cpu_row(s, m->x, j * m->n + k), sizeof(float) * (size_t)m->x.width);
+        if (!m->mean) continue;
+        s->cpu->k->mix(NULL, m->n, cpu_row(s, m->x, j * m->n), cpu_stride(s, m->x), NULL, 0, out, m->x.width);
+        for (int i = 0; i < m->x.width; i++) out[i] *= part;
+    }
+}
+
+void cpu_op_input(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_input *o = &op->op->input;
+    const size_t n = sizeof(float) * (size_t)o->out.width;
+    int a, b;
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) {
+        if (s->s->input && s->s->input[t])
+            memcpy(cpu_row(s, o->out, t), s->s->input[t] + o->from, n);
+        else
+            memset(cpu_row(s, o->out, t), 0, n);
+    }
 }
 
 /* Ranks meet here: one thread of each does the talking. */

@@ -367,8 +367,8 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     TRY(begin(&e, arena, out, m, range));
     struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
-    struct op_embed embed = {x, &m->embd, m->embd_scale};
-    if (range->first) embed = (struct op_embed){x, range->rows, 1};
+    struct op_embed embed = {x, &m->embd, m->embd_scale, false};
+    if (range->first) embed = (struct op_embed){x, range->rows, 1, false};
     if (m->draft_proj.n)
         draft_input(&e, x);
     else

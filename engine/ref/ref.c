@@ -53,11 +53,12 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
     float scale = o->scale * o->w->factor;
     for (int t = 0; t < r->step.n_row; t++) {
         float *out = ref_row(r, o->out, t);
-        if (r->step.input && r->step.input[t]) {
+        const bool given = r->step.input && r->step.input[t];
+        if (given && !o->beside) {
             memcpy(out, r->step.input[t], (size_t)o->out.width * sizeof *out);
             continue;
         }
-        weight_decode_row(o->w, r->step.id[t], out);
+        weight_decode_row(o->w, given ? 0 : r->step.id[t], out);
         for (int i = 0; i < o->w->k; i++) out[i] *= scale;
     }
 }
@@ -70,7 +71,7 @@ static void norm_group(const struct op_norm *o, const float *x, float *out, int 
         mean /= o->dim;
     }
     for (int i = 0; i < o->dim; i++) sum += ((double)x[i] - mean) * ((double)x[i] - mean);
-    double scale = 1 / sqrt(sum / o->dim + (double)o->eps);
+    double scale = o->kind == NORM_NONE ? 1 : 1 / sqrt(sum / o->dim + (double)o->eps);
     for (int i = 0; i < o->dim; i++) {
         double y = ((double)x[i] - mean) * scale;
         int k = (at + i) % op_norm_weights(o);
@@ -299,6 +300,8 @@ static double activate(const struct op_glu *o, double x) {
         return (double)o->k.alpha_n * (expm1(fmin(x, (double)o->k.eps)) - x) + (double)o->k.beta * x;
     case ACT_SIGMOID:
         return 1 / (1 + exp(-x));
+    case ACT_CLAMP:
+        return isnan(x) ? x : fmin(fmax(x, (double)o->k.beta), (double)o->k.limit);
     case ACT_KIND_COUNT:
         break;
     }
@@ -365,6 +368,22 @@ static void ref_rows(struct ref *r, const struct op_rows *o) {
                 (size_t)o->x.width * sizeof(float));
 }
 
+static void ref_merge(struct ref *r, const struct op_merge *o) {
+    for (int j = 0; j < r->step.n_out; j++)
+        for (int i = 0; i < o->out.width; i++) {
+            double sum = 0;
+            for (int k = 0; o->mean && k < o->n; k++) sum += (double)ref_row(r, o->x, j * o->n + k)[i];
+            ref_row(r, o->out, j)[i] =
+                o->mean ? (float)(sum / o->n) : ref_row(r, o->x, j * o->n + i / o->x.width)[i % o->x.width];
+        }
+}
+
+static void ref_input(struct ref *r, const struct op_input *o) {
+    for (int t = 0; t < r->step.n_row; t++)
+        for (int i = 0; i < o->out.width; i++)
+            ref_row(r, o->out, t)[i] = r->step.input && r->step.input[t] ? r->step.input[t][o->from + i] : 0;
+}
+
 static void ref_select(struct ref *r, const struct op_select *o) {
     for (int j = 0; j < r->step.n_out; j++) {
         const float *logits = ref_row(r, o->logits, j);
@@ -388,6 +407,18 @@ static void ref_select(struct ref *r, const struct op_select *o) {
             memcpy(r->out->logits + (size_t)r->out->has_logits++ * (size_t)o->n_vocab, logits,
                    (size_t)o->n_vocab * sizeof(float));
     }
+}
+
+/* Numbers and rows that are elsewhere. */
+static void run_rows(struct ref *r, const struct op *op) {
+    if (op->kind == OP_ROWS)
+        ref_rows(r, &op->rows);
+    else if (op->kind == OP_MERGE)
+        ref_merge(r, &op->merge);
+    else if (op->kind == OP_INPUT)
+        ref_input(r, &op->input);
+    else
+        ref_columns(r, &op->columns);
 }
 
 static void run_experts(struct ref *r, const struct op *op) {
@@ -436,7 +467,10 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_add(r, &op->add);
         return;
     case OP_ROWS:
-        ref_rows(r, &op->rows);
+    case OP_MERGE:
+    case OP_INPUT:
+    case OP_COLUMNS:
+        run_rows(r, op);
         return;
     case OP_SELECT:
         ref_select(r, &op->select);
@@ -456,9 +490,6 @@ static void run_op(struct ref *r, const struct op *op) {
         return;
     case OP_HEADS:
         ref_heads(r, &op->heads);
-        return;
-    case OP_COLUMNS:
-        ref_columns(r, &op->columns);
         return;
     case OP_REMOTE:
     case OP_REDUCE:

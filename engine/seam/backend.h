@@ -101,6 +101,8 @@ enum op_kind {
     OP_GLU,
     OP_ADD,
     OP_ROWS,
+    OP_MERGE,
+    OP_INPUT,
     OP_SELECT,
     OP_CONV,
     OP_DELTA,
@@ -118,19 +120,27 @@ enum op_kind {
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. A row with step.input has that, as it is. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
+ * the slot's last token. A row with step.input has that, as it is; of a table beside the embedding, W[0] like an id. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
 struct op_embed {
     struct view out;
     const struct weight *w;
     float scale;
+    bool beside;
+};
+
+/* input: out[t][i] = step.input[t][from + i]; 0 for a row of an id. */
+struct op_input {
+    struct view out;
+    int from;
 };
 
 /* norm, over each group of dim elements of a row (dim = width: the whole row; dim = head_dim: QK-norm), i over the row:
  *   RMS:   out[i] = x[i] / sqrt(mean(x^2) + eps) * w[i % n_w]
  *   LAYER: out[i] = (x[i] - mean(x)) / sqrt(var(x) + eps) * w[i % n_w] + bias[i % n_w]
+ *   NONE:  out[i] = x[i] * w[i % n_w] + bias[i % n_w]
  * out may be x. w, bias: [n_w]; NULL: 1 and 0. n_w: 0 for dim, or a multiple of dim where groups have weights of their own.
  * source: Zhang & Sennrich 2019; Ba et al. 2016. */
-enum norm_kind { NORM_RMS, NORM_LAYER };
+enum norm_kind { NORM_RMS, NORM_LAYER, NORM_NONE };
 struct op_norm {
     struct view x, out;
     enum norm_kind kind;
@@ -162,7 +172,7 @@ struct rope {
     int n_rot;
     float mscale;
     const float *inv_freq; /* inv_freq[n_rot / 2] */
-    /* axis[n_rot / 2]: whose position turns a pair: 0: pos, 1, 2: step.axis[0, 1]; NULL: pos turns all */
+    /* axis[n_rot / 2]: whose position turns a pair: 0: pos, 1 .. 3: step.axis[0 .. 2]; NULL: pos turns all */
     const uint8_t *axis;
 };
 struct op_rope {
@@ -211,7 +221,7 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
- *   SIGMOID 1 / (1 + exp(-x));
+ *   SIGMOID 1 / (1 + exp(-x));  CLAMP min(max(x, beta), limit);
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
  * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010). */
 enum act_kind {
@@ -224,6 +234,7 @@ enum act_kind {
     ACT_SWIGLU_OAI,
     ACT_XIELU,
     ACT_SIGMOID,
+    ACT_CLAMP,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
@@ -251,6 +262,14 @@ struct op_position {
 /* rows: out[j] = x[out_row[j]] for j < T_out; out has BUF_ROWS_OUT. */
 struct op_rows {
     struct view x, out;
+};
+
+/* merge: n rows that follow each other become one, j < T_out, n * T_out <= T: out[j] = [x[n j], .. x[n j + n - 1]] beside each other, or mean:
+ * out[j] = the mean of these. out has BUF_ROWS_OUT. (An image's patches, in the order in which they are merged.) */
+struct op_merge {
+    struct view x, out;
+    int n;
+    bool mean;
 };
 
 /* select, for each output j of the step, x[i] = logits[j][i] changed by draw[j] (infer_draw.h has the formulas):
@@ -413,6 +432,8 @@ struct op {
         struct op_glu glu;
         struct op_add add;
         struct op_rows rows;
+        struct op_merge merge;
+        struct op_input input;
         struct op_select select;
         struct op_conv conv;
         struct op_delta delta;
@@ -457,10 +478,11 @@ struct step {
     uint64_t pages_version; /* changes whenever any page table did */
     const struct infer_draw *const
         *draw; /* draw[n_out], an entry NULL: greedy; NULL: all are. run copies what it needs */
-    /* input[n_row]: the n_embd numbers that a row has in place of an embedding, NULL: the one of its id; input NULL: all have that */
+    /* input[n_row]: the n_embd numbers that a row has in place of an embedding (and behind them those of `input` operations), NULL: the
+     * one of its id; input NULL: all have that */
     const float *const *input;
-    /* axis[i][n_row]: a row's second and third position, for rotations that have such; NULL: pos */
-    const int32_t *axis[2];
+    /* axis[i][n_row]: a row's positions in time, lines and columns, for rotations that have such; NULL: pos */
+    const int32_t *axis[3];
     const int32_t *adapter; /* adapter[n_row]: whose weights are added, 0: none; NULL: none has one */
 };
 

@@ -29,6 +29,10 @@ static const struct op_places {
     [OP_ROWS] = {.span = OP_SPAN_WANTED,
                  .read = {AT(rows.x)},
                  .write = AT(rows.out)}, /* reads the rows of the step that it picks */
+    [OP_MERGE] = {.span = OP_SPAN_WANTED,
+                  .read = {AT(merge.x)},
+                  .write = AT(merge.out)}, /* and these the rows that are merged */
+    [OP_INPUT] = {.span = OP_SPAN_STEP, .write = AT(input.out)},
     [OP_SELECT] = {.span = OP_SPAN_WANTED, .read = {AT(select.logits)}}, /* writes the step's result alone */
     [OP_CONV] = {.span = OP_SPAN_STEP, .read = {AT(conv.x)}, .write = AT(conv.out), .state = AT(conv.state)},
     [OP_DELTA] = {.span = OP_SPAN_STEP,
@@ -116,6 +120,8 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_GLU:
     case OP_ADD:
     case OP_ROWS:
+    case OP_MERGE:
+    case OP_INPUT:
     case OP_SELECT:
     case OP_EXPERTS:
     case OP_MIX:
@@ -286,7 +292,7 @@ enum infer_status config_lacks(const struct backend_config *c, const char *backe
 }
 
 enum infer_status step_lacks(const struct step *s, const char *backend) {
-    if (!s->input && !s->axis[0] && !s->axis[1] && !s->adapter) return INFER_OK;
+    if (!s->input && !s->axis[0] && !s->axis[1] && !s->axis[2] && !s->adapter) return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,
                    s->input     ? "rows in place of tokens"
                    : s->adapter ? "adapters"
@@ -298,7 +304,7 @@ enum infer_status config_lacks_input(const struct backend_config *c, const char 
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             const struct op *op = &c->list[cls]->op[i];
             if ((op->kind == OP_ATTEND && op->attend.store < 0) ||
-                (op->kind == OP_ROPE && op->rope.rope->axis))
+                (op->kind == OP_NORM && op->norm.kind == NORM_NONE))
                 return err_set(INFER_E_UNSUPPORTED,
                                "%s: no kernel for %s of layer %d; the device 'cpu' has one", backend,
                                op->name, op->layer);

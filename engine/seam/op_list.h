@@ -98,7 +98,7 @@ bool config_uses_state(const struct backend_config *c, int store);
 enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds);
 
 /* errors: INFER_E_UNSUPPORTED: a step with what this backend takes none of: rows of input, further positions, adapters; or a list with
- * attention without a store or rotations by several positions. Of backends that have none of it. */
+ * attention without a store or norms that are none. Rotations by several positions are those by one where a step has no others. Of backends that have none of it. */
 enum infer_status step_lacks(const struct step *s, const char *backend);
 enum infer_status config_lacks_input(const struct backend_config *c, const char *backend);
 

@@ -104,7 +104,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 38 };
+enum { SAMPLES = 43 };
 static const int gathered[] = {0, 2, W + 2};
 
 static void samples(struct op *out) {
@@ -139,6 +139,12 @@ static void samples(struct op *out) {
         {OP_ADD, 0, "add", .add = {x, y, z}},
         {OP_ADD, 0, "add in place", .add = {x, z, x}},
         {OP_ROWS, 0, "rows", .rows = {x, picked}},
+        {OP_MERGE, 0, "merge", .merge = {x, picked, 1, false}},
+        {OP_MERGE, 0, "merge to a mean", .merge = {x, picked, 1, true}},
+        {OP_INPUT, 0, "input", .input = {z, 1}},
+        {OP_EMBED, 0, "embed of a table beside", .embed = {z, group.member, 2, true}},
+        {OP_NORM, 0, "norm that is none",
+         .norm = {x, z, NORM_NONE, W, 0, array[NORM_W], array[NORM_BIAS], 0}},
         {OP_COLUMNS, 0, "columns", .columns = {x, z, order}},
         {OP_SELECT, 0, "select", .select = {picked, W}},
         {OP_CONV, 0, "conv", .conv = {x, z, 0, K, array[CONV_W], array[CONV_BIAS], true}},

@@ -106,13 +106,13 @@ static void norms(void **state) {
     for (int i = 0; i < 100; i++) w[i] = gauss(), bias[i] = gauss();
     static const int dims[] = {1, 7, 20, 64, 100};
     for (int i = 0; i < 5; i++)
-        for (int kind = 0; kind < 2; kind++) {
+        for (int kind = 0; kind < 3; kind++) {
             struct bench b = {0};
             int width = dims[i] * 3;
             struct view x = input(&b, width, 0), y = output(&b, width);
             push(&b, (struct op){.kind = OP_NORM,
-                                 .norm = {x, y, kind ? NORM_LAYER : NORM_RMS, dims[i], 1e-3f,
-                                          i % 2 ? w : NULL, kind ? bias : NULL, 0}});
+                                 .norm = {x, y, (enum norm_kind)kind, dims[i], 1e-3f, i % 2 ? w : NULL,
+                                          kind ? bias : NULL, 0}});
             check(&b, "norm", exact);
             bench_free(&b);
         }
@@ -286,6 +286,36 @@ static void columns(void **state) {
     }
 }
 
+/* Rows of a step merged by 1 to 9, beside each other and to their mean; rows of the step that are no input's. */
+static void merges(void **state) {
+    (void)state;
+    enum { W = 37, T = 66 };
+    for (int n = 1; n < 10; n += 4)
+        for (int mean = 0; mean < 2; mean++) {
+            struct bench b = {0};
+            struct view x = input(&b, W, 0), y = new_buf(&b, mean ? W : n * W, BUF_ROWS_OUT);
+            static float want[T * 9 * W], got[T * 9 * W];
+            push(&b, (struct op){.kind = OP_MERGE, .merge = {x, y, n, mean}});
+            b.out = y, b.n_out = T / n;
+            for (int i = 0; i < T / n * y.width; i++) {
+                const float *in = b.table[0].data;
+                int j = i / y.width, k = i % y.width;
+                double sum = 0;
+                for (int m = 0; m < n; m++) sum += (double)in[(j * n + m) * W + k % W] / n;
+                want[i] = mean ? (float)sum : in[(j * n + k / W) * W + k % W];
+            }
+            for (int i = -1; i < n_isa(); i++) {
+                if (i >= 0 && absent(i)) continue;
+                run(&b,
+                    (struct setting){i < 0 ? &backend_ref : &backend_cpu, i < 0 ? NULL : isas[i], 2,
+                                     ROW_PROMPT},
+                    0, T, got, NULL);
+                for (int k = 0; k < T / n * y.width; k++) assert_true(fabsf(got[k] - want[k]) <= 1e-6f);
+            }
+            bench_free(&b);
+        }
+}
+
 /* rows and select: lowest id on ties, odd vocabulary sizes. */
 static void selects(void **state) {
     (void)state;
@@ -444,6 +474,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(heads),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(columns),
+        cmocka_unit_test(merges),
         cmocka_unit_test(selects),
         cmocka_unit_test(draws),
         cmocka_unit_test(threads_rest),

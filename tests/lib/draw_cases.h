@@ -198,7 +198,7 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
     struct buf buf[] = {{.name = "in", .width = n_vocab, .rows = BUF_ROWS_ALL},
                         {.name = "logits", .width = n_vocab, .rows = BUF_ROWS_OUT}};
     struct view in = {0, 0, n_vocab}, logits = {1, 0, n_vocab};
-    struct op op[] = {{.kind = OP_EMBED, .name = "embed", .embed = {in, &w, 1}},
+    struct op op[] = {{.kind = OP_EMBED, .name = "embed", .embed = {in, &w, 1, false}},
                       {.kind = OP_ROWS, .name = "rows", .rows = {in, logits}},
                       {.kind = OP_SELECT, .name = "select", .select = {logits, n_vocab}}};
     struct op_list list = {

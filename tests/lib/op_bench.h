@@ -35,7 +35,7 @@ struct bench {
     struct kv_group kv;
     struct state_store state;
     enum kv_type kv_type;
-    int n_vocab;
+    int n_vocab, n_out; /* n_out: outputs of a step, 0: all rows */
     struct view out;
     enum infer_status expect;
     bool no_fuse, matmul, int16;
@@ -63,7 +63,7 @@ static inline struct view input(struct bench *b, int width, int fill) {
     *w = (struct weight){
         .name = "table", .type = QUANT_F32, .n = MAX_T, .k = width, .factor = 1, .n_stack = 1, .data = data};
     b->embedding = w;
-    push(b, (struct op){.kind = OP_EMBED, .embed = {v, w, 1}});
+    push(b, (struct op){.kind = OP_EMBED, .embed = {v, w, 1, false}});
     return v;
 }
 static inline struct view output(struct bench *b, int width) {
@@ -194,7 +194,8 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
     if (b->state.n_elem) fill_states(b, s, e);
-    struct step step = seam_step(T, T, id + first, pos + first, slot + first, out_row + first, want, tables);
+    struct step step = seam_step(T, b->n_out ? b->n_out : T, id + first, pos + first, slot + first,
+                                 out_row + first, want, tables);
     struct step_result result;
     uint64_t n = mem_count();
     mem_forbid(true);

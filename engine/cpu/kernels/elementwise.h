@@ -26,7 +26,7 @@ static void vec_norm(const struct op_norm *op, const float *x, float *out, int n
             s[0] = vf_fma(v, v, s[0]);
         }
         float ss = vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
-        vf k = vf_set(1.0f / sqrtf(ss / (float)d + op->eps));
+        vf k = vf_set(op->kind == NORM_NONE ? 1 : 1.0f / sqrtf(ss / (float)d + op->eps));
         for (i = 0; i < d; i += VL) {
             int left = d - i < VL ? d - i : VL;
             vf v = vf_mul(vf_sub(vf_loadn(x + i, left), m), k);
@@ -136,6 +136,11 @@ INLINE vf xielu(const struct op_glu *op, vf x) {
     vf minus = vf_mul(vf_set(op->k.alpha_n), vf_sub(vec_expm1(low), x));
     return vf_fma(vf_set(op->k.beta), x, vf_pick(vf_less(zero, x), plus, minus));
 }
+/* a NaN stays one */
+INLINE vf clamped(const struct op_glu *op, vf x) {
+    const vf zero = vf_set(0);
+    return vf_sub(zero, vf_max(vf_sub(zero, vf_max(x, vf_set(op->k.beta))), vf_set(-op->k.limit)));
+}
 /* up NULL: 1 */
 static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
     const enum act_kind act = op->act;
@@ -158,6 +163,8 @@ static void vec_glu(const struct op_glu *op, const float *gate, const float *up,
             y = vf_div(vf_set(1), vf_add(vf_set(1), vf_exp(vf_sub(vf_set(0), g))));
         else if (act == ACT_XIELU)
             y = xielu(op, g);
+        else if (act == ACT_CLAMP)
+            y = clamped(op, g);
         else
             y = vf_mul(vf_set(op->k.limit), g);
         if (up) y = vf_mul(y, up_factor(op, vf_loadn(up + i, left)));
