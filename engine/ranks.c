@@ -17,8 +17,21 @@ static enum infer_status ranks_host(const struct plan_options *po) {
         po->ranks);
 }
 
+/* A card computes experts by their columns alone. */
+static enum experts_by experts_by(const struct plan_options *po) {
+    return po->ep ? EXPERTS_WHOLE : po->place.memory.total_bytes ? EXPERTS_CUT : EXPERTS_FIT;
+}
+static enum infer_status ranks_experts(const struct model *m, const struct plan_options *po) {
+    if (!po->ep) return INFER_OK;
+    if (po->ranks < 2)
+        return err_set(INFER_E_INPUT, ".ep divides experts among ranks: it goes with .ranks N");
+    if (!plan_has_experts(m, m->n_layer)) return err_set(INFER_E_INPUT, ".ep: this model has no experts");
+    return INFER_OK;
+}
+
 enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
     const int n = po->ranks;
+    TRY(ranks_experts(e->model->m, po));
     if (n < 2) return INFER_OK;
     TRY(ranks_host(po));
     if (po->tap)
@@ -33,7 +46,7 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
     if (!e->ranks || !plan) return err_set(INFER_E_MEMORY, "out of memory for %d ranks", n);
     for (e->n_rank = 0; e->n_rank < n; e->n_rank++) {
         e->ranks[e->n_rank].plan = e->n_rank ? &plan[e->n_rank] : &e->plan;
-        TRY(model_shard(&e->ranks[e->n_rank].model, e->model->m, e->n_rank, n));
+        TRY(model_shard_by(&e->ranks[e->n_rank].model, e->model->m, e->n_rank, n, experts_by(po)));
     }
     ranks_threads(po);
     const struct model *m = e->ranks[0].model;
@@ -60,10 +73,11 @@ enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_op
 
 enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po) {
     *out = NULL;
+    TRY(ranks_experts(m, po));
     if (po->ranks < 2 || m->draft_proj.n) return INFER_OK;
     TRY(ranks_host(po));
     ranks_threads(po);
-    return model_shard(out, m, 0, po->ranks);
+    return model_shard_by(out, m, 0, po->ranks, experts_by(po));
 }
 
 void engine_ranks_free(struct infer_engine *e) {

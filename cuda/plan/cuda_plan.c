@@ -105,6 +105,7 @@ static int tied_group(const struct backend_config *c) {
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(weights_known(c, "cuda"));
     TRY(config_lacks_input(c, "cuda"));
+    TRY(config_lacks_shares(c, "cuda"));
     TRY(config_lacks(c, "cuda", 1u << OP_REDUCE | 1u << OP_GATHER | 1u << OP_MERGE | 1u << OP_INPUT));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)

@@ -65,15 +65,19 @@ void cpu_op_route(const struct cpu_op *op, struct cpu_step *s, int thread, int n
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
+/* -1: another rank's */
 static int expert_of(const struct op_experts *o, struct cpu_step *s, int pair) {
-    return (int)cpu_row(s, o->choice, pair / o->n_used)[pair % o->n_used];
+    return op_experts_matrix(o, (int)cpu_row(s, o->choice, pair / o->n_used)[pair % o->n_used]);
 }
 
-/* The pairs in the order of their experts, those of one expert in the order of the rows. */
+/* The pairs in the order of their experts, those of one expert in the order of the rows. Those of no expert here have no place. */
 static void order_pairs(const struct op_experts *o, struct cpu_step *s, int T, struct cpu_pairs *p) {
     int n_expert = o->w->member[0].n_stack, n = T * o->n_used, at = 0;
     memset(p->first, 0, sizeof *p->first * (size_t)(n_expert + 1));
-    for (int i = 0; i < n; i++) p->first[expert_of(o, s, i)]++;
+    for (int i = 0; i < n; i++) {
+        const int e = expert_of(o, s, i);
+        if (e >= 0) p->first[e]++;
+    }
     p->n_hit = 0;
     for (int e = 0; e < n_expert; e++) {
         int many = p->first[e];
@@ -81,10 +85,10 @@ static void order_pairs(const struct op_experts *o, struct cpu_step *s, int T, s
         p->first[e] = at;
         at += many;
     }
-    p->first[n_expert] = n;
+    p->first[n_expert] = at;
     for (int i = 0; i < n; i++) {
-        int e = expert_of(o, s, i), place = p->first[e]++;
-        p->order[place] = i;
+        const int e = expert_of(o, s, i), place = e < 0 ? -1 : p->first[e]++;
+        if (e >= 0) p->order[place] = i;
         p->place[i] = place;
     }
     for (int e = n_expert; e; e--) p->first[e] = p->first[e - 1];
@@ -124,15 +128,19 @@ static struct cpu_x prepare(const struct cpu_op *op, struct cpu_step *s, int thr
         return (struct cpu_x){own, o->by_choice ? row : 0, chunk};
     }
     cpu_share(T, thread, n_thread, &a, &b);
-    for (int t = a; t < b; t++)
+    for (int t = a; t < b; t++) {
+        const uint8_t *same = NULL;
         for (int j = 0; j < o->n_used; j++) {
-            const int32_t *place = p->place + t * o->n_used;
-            uint8_t *to = c->pair_x + (size_t)place[j] * row;
-            if (j && !o->by_choice)
-                memcpy(to, c->pair_x + (size_t)place[0] * row, row);
+            const int32_t place = p->place[t * o->n_used + j];
+            if (place < 0) continue;
+            uint8_t *to = c->pair_x + (size_t)place * row;
+            if (same)
+                memcpy(to, same, row);
             else
                 fill_row(op, s, cpu_row(s, o->x, t) + (o->by_choice ? j * o->w->k : 0), to);
+            if (!o->by_choice) same = to;
         }
+    }
     cpu_barrier(s);
     return (struct cpu_x){c->pair_x, row, chunk};
 }
@@ -223,6 +231,16 @@ static void put_outputs(const struct cpu_op *op, struct cpu_step *s, int m, int 
     memcpy(cpu_row(s, o->out, t) + col, v, sizeof *v * (size_t)n);
 }
 
+/* What experts of other ranks would have put: 0, also behind a folded glu. */
+static void put_none(const struct cpu_op *op, struct cpu_step *s, int pair) {
+    const struct op_experts *o = &op->op->experts;
+    const int t = pair / o->n_used, j = pair % o->n_used;
+    const bool folded = op->epilogue == CPU_EPI_GLU;
+    float *out = cpu_row(s, folded ? op->post->glu.out : o->out, t);
+    for (int m = 0; m < (folded ? 1 : o->w->n_member); out += o->n_used * o->w->member[m++].n)
+        memset(out + j * o->w->member[m].n, 0, sizeof *out * (size_t)o->w->member[m].n);
+}
+
 int cpu_experts_units(const struct cpu_op *op, const struct cpu_step *s) {
     const struct op_experts *o = &op->op->experts;
     int pairs = cpu_rows(s, o->x) * o->n_used, experts = o->w->member[0].n_stack;
@@ -246,6 +264,8 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
     if (!T) return;
     order_pairs(o, s, T, &work->pairs);
     const struct cpu_x x = prepare(op, s, thread, n_thread, T, p);
+    for (int i = thread; o->n_all && i < T * o->n_used; i += n_thread)
+        if (p->place[i] < 0) put_none(op, s, i);
     const int most = op->twice ? CPU_PANEL_TOKENS / 2 : CPU_PANEL_TOKENS;
     float *out = work->acc, *second = work->acc + (size_t)CPU_PANEL_TOKENS * CPU_UNIT_ROWS;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {

@@ -159,7 +159,7 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
 /* down[id j](act(gate[id j]) * up[id j]), gate up = W h, of each choice j of a row; h times the choice's weight where that belongs there
  * (gate and up are linear, so it is their outputs that are multiplied). */
 static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
-    int k = l->moe.n_used, n = l->moe.n_ff;
+    const int k = l->moe.n_used, n = l->moe.n_ff, n_all = l->moe.n_own ? l->moe.n_expert : 0;
     struct view gu = emit_buffer(e, "ffn_experts", k * l->moe.experts.n, BUF_ROWS_ALL, false),
                 down = emit_buffer(e, "ffn_experts_down", k * l->moe.experts_down.n, BUF_ROWS_ALL, false);
     struct op_experts up = {.x = h,
@@ -167,11 +167,19 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
                             .out = gu,
                             .w = &l->moe.experts,
                             .n_used = k,
-                            .weighted = e->m->arch->moe.weight_on_input};
+                            .weighted = e->m->arch->moe.weight_on_input,
+                            .first = l->moe.first,
+                            .n_all = n_all};
     emit_op(e, "ffn_experts", (struct op){.kind = OP_EXPERTS, .experts = up});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
-    struct op_experts o = {
-        .x = f, .choice = choice, .out = down, .w = &l->moe.experts_down, .n_used = k, .by_choice = true};
+    struct op_experts o = {.x = f,
+                           .choice = choice,
+                           .out = down,
+                           .w = &l->moe.experts_down,
+                           .n_used = k,
+                           .by_choice = true,
+                           .first = l->moe.first,
+                           .n_all = n_all};
     emit_op(e, "ffn_experts_down", (struct op){.kind = OP_EXPERTS, .experts = o});
     return down;
 }

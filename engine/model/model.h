@@ -68,7 +68,8 @@ struct layer {
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     struct {
         int n_expert, n_used, n_ff, n_ff_shared;
-        int n_latent; /* experts read latent_down x and their sum goes through latent_up; 0: none */
+        int first, n_own; /* of a rank that has whole experts: which; n_own 0: all */
+        int n_latent;     /* experts read latent_down x and their sum goes through latent_up; 0: none */
         struct router route;
         /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both
          * parts add. */

@@ -43,13 +43,18 @@ enum infer_status shard_columns(struct shard *s, struct weight_group *g, struct 
     g->k = span.n;
     return move_parts(s, w, &from, 0);
 }
-/* Of a stack with a matrix for each head. */
-static enum infer_status cut_stack(struct shard *s, struct weight_group *g, struct span span) {
-    const struct weight from = g->member[0];
-    struct weight *w = &g->member[0];
-    w->n_stack = span.n;
-    if (from.part) return move_parts(s, w, &from, span.first);
-    w->data = (const char *)from.data + (size_t)span.first * from.stack_bytes;
+/* Of stacks with a matrix for each head or expert. */
+static enum infer_status cut_stacks(struct shard *s, struct weight_group *g, struct span span) {
+    for (int i = 0; i < g->n_member; i++) {
+        const struct weight from = g->member[i];
+        struct weight *w = &g->member[i];
+        w->n_stack = span.n;
+        w->bias = weight_bias(&from, span.first);
+        if (from.part)
+            TRY(move_parts(s, w, &from, span.first));
+        else
+            w->data = (const char *)from.data + (size_t)span.first * from.stack_bytes;
+    }
     return INFER_OK;
 }
 
@@ -163,8 +168,8 @@ static enum infer_status shard_latent(struct shard *s, struct layer *l) {
         const struct span rows[] = {q, {0, l->mla.qkv_a.member[1].n}};
         TRY(shard_members(s, &l->mla.qkv_a, rows));
     }
-    TRY(cut_stack(s, &l->mla.k_b, h));
-    TRY(cut_stack(s, &l->mla.v_b, h));
+    TRY(cut_stacks(s, &l->mla.k_b, h));
+    TRY(cut_stacks(s, &l->mla.v_b, h));
     TRY(shard_columns(s, &l->attn.out, scaled(h, l->mla.n_value)));
     l->attn.n_head = h.n;
     l->attn.partial = true;
@@ -189,13 +194,29 @@ static enum infer_status shard_dense(struct shard *s, struct layer *l) {
     return cut_ff(s, &l->dense.gate_up, &l->dense.down, &l->dense.n_ff);
 }
 
+/* Its columns or, where these cannot be cut, all of it on rank 0. */
+static enum infer_status shard_shared(struct shard *s, struct layer *l) {
+    if (!l->moe.n_ff_shared) return INFER_OK;
+    if (divides(l->moe.n_ff_shared, shard_unit(&l->moe.shared_down, 1), s->n))
+        return cut_ff(s, &l->moe.shared, &l->moe.shared_down, &l->moe.n_ff_shared);
+    if (s->rank) l->moe.n_ff_shared = l->moe.shared_gate.n = 0;
+    return INFER_OK;
+}
+
 static enum infer_status shard_experts(struct shard *s, struct layer *l) {
-    const bool shared = l->moe.n_ff_shared;
-    if (!l->moe.n_expert || !divides(l->moe.n_ff, shard_unit(&l->moe.experts_down, 1), s->n) ||
-        (shared && !divides(l->moe.n_ff_shared, shard_unit(&l->moe.shared_down, 1), s->n)))
-        return INFER_OK;
-    TRY(cut_ff(s, &l->moe.experts, &l->moe.experts_down, &l->moe.n_ff));
-    if (shared) TRY(cut_ff(s, &l->moe.shared, &l->moe.shared_down, &l->moe.n_ff_shared));
+    const bool columns = divides(l->moe.n_ff, shard_unit(&l->moe.experts_down, 1), s->n),
+               whole = divides(l->moe.n_expert, 1, s->n) && s->by != EXPERTS_CUT &&
+                       (s->by == EXPERTS_WHOLE || !columns);
+    if (!l->moe.n_expert || (!columns && !whole)) return INFER_OK;
+    if (whole) {
+        const struct span own = shard_span(l->moe.n_expert, 1, s->rank, s->n);
+        TRY(cut_stacks(s, &l->moe.experts, own));
+        TRY(cut_stacks(s, &l->moe.experts_down, own));
+        l->moe.first = own.first, l->moe.n_own = own.n;
+    } else {
+        TRY(cut_ff(s, &l->moe.experts, &l->moe.experts_down, &l->moe.n_ff));
+    }
+    TRY(shard_shared(s, l));
     if (l->moe.n_latent && s->rank) l->moe.latent_up.member[0].bias = NULL; /* once in the sum */
     l->moe.partial = true;
     return INFER_OK;
@@ -267,7 +288,11 @@ static enum infer_status divide(struct shard *s) {
 }
 
 enum infer_status model_shard(struct model **out, const struct model *of, int rank, int n) {
-    struct shard s = {.of = of, .rank = rank, .n = n};
+    return model_shard_by(out, of, rank, n, EXPERTS_FIT);
+}
+enum infer_status model_shard_by(struct model **out, const struct model *of, int rank, int n,
+                                 enum experts_by by) {
+    struct shard s = {.of = of, .rank = rank, .n = n, .by = by};
     *out = NULL;
     if (n < 1 || n > RANKS_MAX || rank < 0 || rank >= n)
         return err_set(INFER_E_INPUT, "rank %d of %d: 1 to %d ranks compute a model", rank, n, RANKS_MAX);

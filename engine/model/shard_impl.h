@@ -6,6 +6,7 @@ struct shard {
     struct model *m;
     const struct model *of;
     int rank, n;
+    enum experts_by by;
 };
 struct span {
     int first, n;

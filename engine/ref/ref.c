@@ -218,8 +218,13 @@ static void expert_product(struct ref *r, const struct op_experts *o, const stru
                            int j) {
     const float *x = ref_row(r, o->x, t) + (o->by_choice ? j * o->w->k : 0),
                 *choice = ref_row(r, o->choice, t);
-    const struct weight w = weight_matrix(m, (int)choice[j]);
-    float *out = ref_row(r, o->out, t) + col + j * w.n;
+    const int e = op_experts_matrix(o, (int)choice[j]);
+    float *out = ref_row(r, o->out, t) + col + j * m->n;
+    if (e < 0) {
+        memset(out, 0, (size_t)m->n * sizeof *out);
+        return;
+    }
+    const struct weight w = weight_matrix(m, e);
     for (int n = 0; n < w.n; n++) {
         double sum = 0;
         weight_decode_row(&w, n, r->row);

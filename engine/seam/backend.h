@@ -360,7 +360,8 @@ struct op_route {
 /* experts: of each row, the matrices that it chose (e = id j of choice[t], j < n_used), for each member of the group, all of them
  * stacks, in turn:
  *   out[t][member][j][n] = factor * sum_k W[e][n][k] * x[t][k] + bias[e][n]     (by_choice: x[t][j][k])
- * so that gate and up are columns of out, as they are of a matmul. weighted: out times the choice's weight (Llama 4, where it
+ * so that gate and up are columns of out, as they are of a matmul. n_all: the stacks have the experts from `first` on of so many, and out of a
+ * choice that they have not is 0 (0: they have all). weighted: out times the choice's weight (Llama 4, where it
  * belongs to the input of the first product). x.width = k, or n_used * k; out.width = n_used * n; out does not overlap x. Matrices that
  * no row chose are not read. A row's sums have one order, whatever other rows chose. */
 struct op_experts {
@@ -368,7 +369,13 @@ struct op_experts {
     const struct weight_group *w;
     int n_used;
     bool by_choice, weighted;
+    int first, n_all;
 };
+/* The matrix of an expert, -1: the stacks have it not. */
+static inline int op_experts_matrix(const struct op_experts *o, int expert) {
+    const int e = expert - o->first;
+    return e >= 0 && e < o->w->member[0].n_stack ? e : -1;
+}
 
 /* heads: each head's own matrix, of a group of one member, a stack W[n_head][n][k] without bias; what a head has behind its k columns
  * is copied behind its n outputs, r numbers:

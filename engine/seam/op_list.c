@@ -291,6 +291,19 @@ enum infer_status config_lacks(const struct backend_config *c, const char *backe
     return INFER_OK;
 }
 
+enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            const struct op *op = &c->list[cls]->op[i];
+            if (op->kind == OP_EXPERTS && op->experts.n_all)
+                return err_set(INFER_E_UNSUPPORTED,
+                               "%s: no kernel for some experts of layer %d, the others being another rank's; "
+                               "without .ep, or on the device 'cpu'",
+                               backend, op->layer);
+        }
+    return INFER_OK;
+}
+
 enum infer_status step_lacks(const struct step *s, const char *backend) {
     if (!s->input && !s->axis[0] && !s->axis[1] && !s->axis[2] && !s->adapter) return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,

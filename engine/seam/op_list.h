@@ -96,6 +96,8 @@ bool config_uses_store(const struct backend_config *c, int store);
 bool config_uses_state(const struct backend_config *c, int store);
 /* What a backend says in sizes. INFER_E_UNSUPPORTED, naming both: an operation of the lists is of these kinds, 1 << OP_.. of each. */
 enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds);
+/* The same of experts of which the stacks have some. */
+enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend);
 
 /* errors: INFER_E_UNSUPPORTED: a step with what this backend takes none of: rows of input, further positions, adapters; or a list with
  * attention without a store or norms that are none. Rotations by several positions are those by one where a step has no others. Of backends that have none of it. */

@@ -391,6 +391,55 @@ static void stacks_lie_anywhere(void **state) {
     }
 }
 
+/* The bits of all experts where a rank has the chosen one, and 0 where another has. */
+static void experts_of_a_rank(void **state) {
+    (void)state;
+    enum { E = 7, N = 40, K = 256, USED = 3, WIDTH = USED * 2 * N };
+    static const int shares[][2] = {{0, 4}, {4, 3}, {2, 1}, {0, 7}};
+    for (int type = 0; type < 2; type++)
+        for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+            const int first = shares[i][0], n = shares[i][1];
+            struct router r = {.n_expert = E, .n_used = USED, .act = ROUTE_SOFTMAX, .scale = 1};
+            struct bench b = {.matmul = true};
+            struct view choice = choices(&b, &r, 0), x = input(&b, K, 0), y = output(&b, WIDTH);
+            for (int m = 0; m < 2; m++)
+                add_stack(&b.group, stack_of(type ? QUANT_Q4_K : QUANT_F32, E, N, K, true, E));
+            const struct weight_group all = b.group;
+            push(&b, (struct op){.kind = OP_EXPERTS, .experts = {x, choice, y, &b.group, USED}});
+            float *want = malloc(sizeof *want * MAX_T * WIDTH), *got = malloc(sizeof *got * MAX_T * WIDTH);
+            for (int k = 0; k < 4; k++) {
+                const struct setting s = {k % 2 ? &backend_cpu : &backend_ref, NULL, 2,
+                                          (enum row_class)(k / 2)};
+                struct op_experts *o = &b.op[b.n_op - 1].experts;
+                float chosen[2 * USED];
+                o->first = o->n_all = 0;
+                b.group = all;
+                run(&b, s, 0, MAX_T, want, NULL);
+                o->first = first, o->n_all = E;
+                for (int m = 0; m < 2; m++) {
+                    struct weight *w = &b.group.member[m];
+                    w->n_stack = n;
+                    w->data = (const char *)w->data + (size_t)first * w->stack_bytes;
+                    w->bias += first * N;
+                }
+                run(&b, s, 0, MAX_T, got, NULL);
+                for (int t = 0; t < MAX_T; t++) {
+                    router_row(&r, (const float *)b.table[0].data + t * E, chosen);
+                    for (int c = 0; c < 2 * USED; c++) {
+                        const int e = (int)chosen[c % USED];
+                        float *of = want + t * WIDTH + c * N;
+                        if (e < first || e >= first + n) memset(of, 0, sizeof *of * N);
+                        assert_memory_equal(got + t * WIDTH + c * N, of, sizeof *of * N);
+                    }
+                }
+            }
+            b.group = all;
+            free(want);
+            free(got);
+            bench_free(&b);
+        }
+}
+
 int main(int argc, char **argv) {
     if (cpu_isa_best() == CPU_ISA_NONE) {
         print_message("skipped: this processor is below the floor of the CPU backend\n");
@@ -404,6 +453,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(blocks),
         cmocka_unit_test(mixes),
         cmocka_unit_test(stacks_lie_anywhere),
+        cmocka_unit_test(experts_of_a_rank),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

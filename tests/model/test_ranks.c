@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+static bool whole_experts; /* of the engines that are started */
+
 static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
                                int n_ctx, int ranks) {
     const struct infer_engine_options o = {.device = device,
@@ -23,6 +25,7 @@ static enum infer_status start(struct infer_engine **e, const struct infer_model
                                            .slots = 2,
                                            .threads = 2,
                                            .ranks = ranks,
+                                           .ep = whole_experts,
                                            .gpu_layers = -1,
                                            .all_logits = true,
                                            .nan_guard = true};
@@ -175,6 +178,53 @@ static void tiled_heads_divide(void **state) {
     for (int n = 2; n <= 4; n++) check_ranks(&g, m, "ref", n, TOL_LOGITS_REF);
     infer_model_close(m);
     folder_remove(&d);
+    golden_free(&g);
+}
+
+/* Whole experts on each rank, the shared part by its columns or on rank 0. */
+static void experts_divide(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct model *part;
+    golden_read(&g, *state);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    int experts = 0;
+    const struct layer *last = &m->m->layer[m->m->n_layer - 1];
+    for (int r = 0; r < 2; r++) {
+        assert_ok(model_shard_by(&part, m->m, r, 2, EXPERTS_WHOLE));
+        const struct layer *l = &part->layer[part->n_layer - 1];
+        assert_int_equal(part->share.n_ff_whole, 0);
+        assert_int_equal(l->moe.first, experts);
+        assert_int_equal(l->moe.experts_down.member[0].n_stack, l->moe.n_own);
+        assert_int_equal(l->moe.n_ff, last->moe.n_ff);
+        experts += l->moe.n_own;
+        model_close(part);
+    }
+    assert_int_equal(experts, last->moe.n_expert);
+    whole_experts = true;
+    for (int n = 2; n <= (last->moe.n_expert < 4 ? last->moe.n_expert : 4); n++)
+        check_ranks(&g, m, "ref", n, TOL_LOGITS_REF);
+    check_ranks(&g, m, "cpu", 2, TOL_LOGITS_BF16);
+    whole_experts = false;
+    infer_model_close(m);
+    golden_free(&g);
+}
+
+/* What cannot be is said. */
+static void ep_is_refused(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct infer_engine *e;
+    (void)state;
+    golden_read(&g, divided);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    whole_experts = true;
+    assert_int_equal(start(&e, m, "ref", 8, 2), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), "no experts"));
+    assert_int_equal(start(&e, m, "ref", 8, 0), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), ".ranks N"));
+    whole_experts = false;
+    infer_model_close(m);
     golden_free(&g);
 }
 
@@ -452,6 +502,13 @@ int main(int argc, char **argv) {
         NAMED(states_are_whole, "lfm2"),
         cmocka_unit_test(tiled_heads_divide),
         cmocka_unit_test(experts_may_be_elsewhere),
+        NAMED(experts_divide, "qwen3_moe"),
+        NAMED(experts_divide, "gpt_oss"),
+        NAMED(experts_divide, "deepseek_v3"),
+        NAMED(experts_divide, "nemotron_h-moe"),
+        NAMED(experts_divide, "llama4"),
+        NAMED(experts_divide, "qwen3_5_moe"),
+        cmocka_unit_test(ep_is_refused),
         cmocka_unit_test(a_cancelled_step_ends),
         cmocka_unit_test(hidden_rows_are_whole),
         NAMED(states_divide, "qwen3_5"),
