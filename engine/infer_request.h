@@ -126,6 +126,15 @@ enum infer_request_overflow {
     INFER_OVERFLOW_SHIFT, /* its older half, but for its first token, is dropped and the rest computed again */
 };
 
+/* Rows of a prompt that are no tokens: those of a picture. */
+struct infer_prompt_rows {
+    int at, n;          /* in place of ids[at .. at + n), which are not read */
+    const float *embed; /* embed[n][n_embd]: what infer_row.embed is of each */
+    /* Positions beside the first row's, axis[n][3] (infer_row.axis), and how many of them the rows take; NULL: n, one after the other */
+    const int32_t (*axis)[3];
+    int advance;
+};
+
 /* Texts, lists and the constraint are the caller's and have to live until infer_request_free; ids are copied. */
 struct infer_request_params {
     int seq; /* an open sequence of the engine, of this request alone until it is done; -1: one that is taken when there is a slot and
@@ -136,6 +145,10 @@ struct infer_request_params {
     const int32_t
         *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
     int n_id;
+    /* rows[n_rows] of it that are no tokens, in their order; the caller's. What is known of such a prompt does not go to a model that
+     * drafts, a full context ends the answer, and its tokens are not scored */
+    const struct infer_prompt_rows *rows;
+    int n_rows;
     struct infer_sample_params sample;   /* without dry_breaker, which the vocabulary gives */
     struct infer_constraint *constraint; /* NULL: every token may come */
     const struct infer_avoid *avoid;     /* NULL: every text may come */

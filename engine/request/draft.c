@@ -48,7 +48,7 @@ static int look_up(struct infer_request *r, int most) {
     if (n < 3) return 0;
     while (at >= 2 && (ids[at] != r->last || ids[at - 1] != ids[n - 1] || ids[at - 2] != ids[n - 2])) at--;
     if (at < 2) return 0;
-    for (; count < most && at + 1 + count < n; count++) {
+    for (; count < most && at + 1 + count < n && ids[at + 1 + count] >= 0; count++) {
         r->draft[count] = ids[at + 1 + count];
         r->guess[count].n = 1; /* nothing else could have been guessed */
     }

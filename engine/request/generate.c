@@ -227,7 +227,7 @@ bool request_goes_on(struct infer_request *r) {
 
 /* What a request without rows in flight has to do before its next one; false: it ends. */
 static bool looks_up(struct infer_request *r) {
-    if (is_full(r) && (r->p.overflow != INFER_OVERFLOW_SHIFT || r->sched->n_ctx < 8)) {
+    if (is_full(r) && (r->p.overflow != INFER_OVERFLOW_SHIFT || r->sched->n_ctx < 8 || r->p.n_rows)) {
         finish(r, INFER_REQUEST_FULL);
     } else {
         enum infer_status st = is_full(r) ? shift(r) : catch_up(r);
@@ -252,6 +252,7 @@ int request_rows(struct infer_request *r, struct infer_row *rows, const struct r
     else
         n = rows_again(r, rows, from, room->decode);
     if (r->why && !r->n_part) drained(r);
+    given_fill(r, rows, n);
     if (n && rows[n - 1].want & INFER_WANT_LOGITS && room->logits < 1) return 0; /* waits */
     if (n) r->part[r->n_part++] = (struct request_part){.n_row = n, .by = by};
     return n;

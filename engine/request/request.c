@@ -28,10 +28,7 @@ static enum infer_status check(const struct infer_sched *s, const struct infer_r
     if (p->n_id >= s->n_page * SCHED_PAGE)
         return err_set(INFER_E_FULL, "the prompt has %d tokens, all pages together hold %d (.kv_tokens)",
                        p->n_id, s->n_page * SCHED_PAGE);
-    for (int i = 0; i < p->n_id; i++)
-        if (p->ids[i] < 0 || p->ids[i] >= s->n_vocab)
-            return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i,
-                           p->ids[i], s->n_vocab);
+    TRY(given_check(s, p));
     if (p->make == INFER_MAKE_LOGITS && p->n_make_id < 1)
         return err_set(INFER_E_INPUT, "logits of no token are asked for");
     for (int i = 0; p->make == INFER_MAKE_LOGITS && i < p->n_make_id; i++)
@@ -71,6 +68,7 @@ static enum infer_status fill(struct infer_request *r) {
     memcpy(r->feed, r->p.ids, bytes);
     r->n_feed = r->p.n_id;
     r->p.ids = NULL; /* the caller's */
+    given_ids(r);
     logprobs_start(&r->logprobs, r->p.n_logprob);
     logprobs_start(&r->scores, r->p.score ? r->p.n_logprob : -1);
     loop_start(&r->loop);
@@ -78,7 +76,8 @@ static enum infer_status fill(struct infer_request *r) {
     if (r->p.constraint) constrain_reset(r->p.constraint);
     r->figures.end_id = r->figures.stop = -1;
     TRY(steer_open(r));
-    for (int i = 0; i < r->n_feed; i++) sample_accept(r->sampler, r->feed[i]);
+    for (int i = 0; i < r->n_feed; i++)
+        if (r->feed[i] >= 0) sample_accept(r->sampler, r->feed[i]);
     r->own_seq = r->waits = r->p.seq < 0;
     return r->own_seq ? INFER_OK : keep_prefix(r);
 }

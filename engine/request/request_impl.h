@@ -113,7 +113,7 @@ struct step_pace {
 struct infer_sched {
     struct infer_engine *engine;
     const struct infer_model *model;
-    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
+    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot, n_embd;
     /* the device works while the host does other things, so a step is queued before the one in front is read */
     bool ahead;
     int grid, state_step;        /* of models with states: where parts of prompts end, 0: anywhere */
@@ -129,6 +129,7 @@ struct infer_sched {
     } flight[SCHED_FLIGHTS];
     double last_end;           /* when a step was read */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
+    int32_t (*axis)[3];        /* of rows that have such */
     struct sample_room *room;  /* of all samplers: a vocabulary each would be megabytes to clear */
     unsigned n_submit, n_wait; /* steps */
     /* steps that decoded so far; those of them in which a host copies weights */
@@ -195,6 +196,11 @@ enum infer_status embed_saw(struct infer_request *r, const struct request_part *
 /* pace.c: most rows of prompts for the next step; and what a step took. */
 int pace_rows(const struct infer_sched *s, bool decoding);
 void pace_saw(struct infer_sched *s, int n_prompt, int n_decode, double seconds);
+/* given.c: rows of the prompt that are no tokens. Whether they are in it; the ids that stand for them into feed; and what rows[n] of
+ * sched->rows have of them: embeddings, and behind them other positions. errors: INFER_E_INPUT */
+enum infer_status given_check(const struct infer_sched *s, const struct infer_request_params *p);
+void given_ids(struct infer_request *r);
+void given_fill(const struct infer_request *r, struct infer_row *rows, int n);
 /* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
  * to know. */
 enum infer_status drafter_guess(struct infer_request *r, int most, int *n);

@@ -26,6 +26,7 @@ enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine
                               .n_logits = place.n_logits,
                               .n_slot = place.n_slot,
                               .n_vocab = info.n_vocab,
+                              .n_embd = info.n_embd,
                               .grid = place.grid,
                               .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
                               .ahead = place.async,
@@ -35,6 +36,8 @@ enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine
                               .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
+    if (!st)
+        st = mem_new(&s->axis, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->axis, "rows of a step");
     if (!st) st = sample_room_open(&s->room, s->n_vocab);
     if (st)
         infer_sched_close(s);
@@ -49,6 +52,7 @@ void infer_sched_close(struct infer_sched *s) {
     drafter_close(s->drafter, s->n_slot);
     sample_room_close(s->room);
     mem_free(s->rows);
+    mem_free(s->axis);
     mem_free(s);
 }
 

@@ -11,6 +11,7 @@ struct reader {
     struct bytes left;
     char why[128];
     bool no_memory;
+    size_t budget; /* that the library may still take: it believes the length that a chunk says */
     uint8_t *rgba; /* where there is alpha */
     png_bytep *row;
 };
@@ -26,6 +27,8 @@ static void no_message(png_structp png, png_const_charp why) {
 }
 static png_voidp take(png_structp png, png_alloc_size_t n) {
     struct reader *r = png_get_mem_ptr(png);
+    if (n > r->budget) return NULL;
+    r->budget -= n;
     void *p = mem_piece(n);
     r->no_memory |= !p;
     return p;
@@ -76,6 +79,7 @@ enum infer_status decode_png(struct image *out, struct bytes b) {
     struct reader *r;
     TRY(mem_new(&r, sizeof *r, "a PNG decoder"));
     r->left = b;
+    r->budget = (size_t)out->width * (size_t)out->height * 8 + (16 << 20);
     enum infer_status e = INFER_OK;
     r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, fail, no_message, r, take, give);
     if (r->png) r->info = png_create_info_struct(r->png);

@@ -1,0 +1,67 @@
+/* Rows of a prompt that are no tokens. Each takes a place in the sequence; the positions that turn rows part from the places where a picture
+ * takes fewer of them than it has rows (Qwen2-VL: arXiv 2409.12191, section 2.1). */
+#include <string.h>
+#include "request/request_impl.h"
+
+static enum infer_status check_token(const struct infer_sched *s, int i, int32_t id) {
+    if (id >= 0 && id < s->n_vocab) return INFER_OK;
+    return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i, id,
+                   s->n_vocab);
+}
+
+enum infer_status given_check(const struct infer_sched *s, const struct infer_request_params *p) {
+    int i = 0;
+    for (int k = 0; k < p->n_rows; k++) {
+        const struct infer_prompt_rows *g = &p->rows[k];
+        if (g->at < i || g->n < 1 || g->n > p->n_id - g->at || !g->embed ||
+            (g->axis && (g->advance < 1 || g->advance > g->n)))
+            return err_set(INFER_E_INPUT, "rows %d to %d that are no tokens do not fit a prompt of %d", g->at,
+                           g->at + g->n - 1, p->n_id);
+        for (; i < g->at; i++) TRY(check_token(s, i, p->ids[i]));
+        i += g->n;
+    }
+    for (; i < p->n_id; i++) TRY(check_token(s, i, p->ids[i]));
+    if (p->n_rows && p->rows[p->n_rows - 1].at + p->rows[p->n_rows - 1].n == p->n_id)
+        return err_set(INFER_E_INPUT, "the prompt ends with a row that is no token");
+    if (p->n_rows && (p->score || p->make))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "a prompt with rows that are no tokens can be answered, and not scored or embedded");
+    return INFER_OK;
+}
+
+void given_ids(struct infer_request *r) {
+    for (int k = 0; k < r->p.n_rows; k++) {
+        const struct infer_prompt_rows *g = &r->p.rows[k];
+        for (int i = 0; i < g->n; i++)
+            r->feed[g->at + i] =
+                infer_embed_id(r->sched->engine, g->embed + (size_t)i * (size_t)r->sched->n_embd);
+    }
+    if (r->p.n_rows && r->p.drafter == INFER_DRAFT_MODEL) r->p.drafter = INFER_DRAFT_NONE;
+}
+
+/* Row at place pos: its embedding, and into axis its positions; false: those are pos. */
+static bool given_row(const struct infer_request *r, struct infer_row *row, int32_t *axis) {
+    int first = row->pos; /* less those that rows in front have not taken */
+    bool other = false;
+    for (int k = 0; k < r->p.n_rows && r->p.rows[k].at <= row->pos; k++) {
+        const struct infer_prompt_rows *g = &r->p.rows[k];
+        const int i = row->pos - g->at;
+        other |= g->axis != NULL;
+        if (i < g->n) {
+            row->embed = g->embed + (size_t)i * (size_t)r->sched->n_embd;
+            for (int a = 0; g->axis && a < 3; a++) axis[a] = first - i + g->axis[i][a];
+            if (g->axis) return true;
+        } else if (g->axis) {
+            first -= g->n - g->advance;
+        }
+    }
+    axis[0] = axis[1] = axis[2] = first;
+    return other;
+}
+
+void given_fill(const struct infer_request *r, struct infer_row *rows, int n) {
+    for (int i = 0; i < n && r->p.n_rows; i++) {
+        int32_t *axis = r->sched->axis[&rows[i] - r->sched->rows];
+        if (given_row(r, &rows[i], axis)) rows[i].axis = axis;
+    }
+}
