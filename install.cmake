@@ -39,7 +39,7 @@ configure_file(infer.pc.in install/infer.pc @ONLY)
 
 install(TARGETS infer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES engine/infer.h engine/infer_options.def engine/infer_status.h engine/infer_draw.h engine/infer_request.h engine/infer_sample.h
+install(FILES engine/infer.h engine/infer_options.def engine/infer_status.h engine/infer_draw.h engine/infer_group.h engine/infer_request.h engine/infer_sample.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

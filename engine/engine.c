@@ -229,7 +229,8 @@ static void say_paging(const struct plan *p, const struct plan_part *part, const
 
 static enum infer_status open_backend(struct infer_engine *e) {
     const struct plan *p = &e->plan;
-    TRY(e->n_rank ? join_ranks(&e->backend, e->ranks, e->n_rank, e->model->m) : join_open(&e->backend, p));
+    TRY(e->n_rank ? join_ranks(&e->backend, e->ranks, e->n_rank, e->model->m, e->order)
+                  : join_open(&e->backend, p));
     const struct backend_type *type = e->backend->type;
     TRY(type->upload(e->backend));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
@@ -276,6 +277,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
         po.tap = &e->tap;
     }
     TRY(device_pick(&po.wish, &po.place));
+    TRY(engine_group_take(e, options));
     TRY(engine_ranks_model(e, &po));
     TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
     TRY(engine_ranks_plan(e, &po));
@@ -303,6 +305,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     for (int i = 0; i < c->n_slot; i++) e->after[i] = AFTER_NOTHING;
     for (int i = 0; i < PLAN_FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
     TRY(engine_hidden_open(e));
+    TRY(engine_group_order(e, options));
     TRY(open_backend(e));
     return measure(e);
 }

@@ -36,6 +36,8 @@ struct infer_engine {
     /* ranks[n_rank] that compute the model together; their backends read these. n_rank 0: one computes it alone */
     struct rank_plan *ranks;
     int n_rank;
+    struct infer_group *group;   /* of ranks that are processes; NULL: threads */
+    struct rank_order *order;    /* what they are told to open */
     struct backend_config whole; /* what a sequence keeps: of all ranks */
     struct tap tap;              /* of the options */
     struct backend *backend;
@@ -75,6 +77,14 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
 const struct model *engine_plan_model(const struct infer_engine *e);
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po);
 void engine_ranks_free(struct infer_engine *e);
+/* One rank's share by the options. errors: those of model_shard */
+enum infer_status engine_rank_share(struct model **out, const struct model *m, const struct plan_options *po,
+                                    int rank);
+/* follow.c: takes the group of the options, if there is one; what its ranks are told to open, once there is a plan. */
+enum infer_status engine_group_take(struct infer_engine *e, const struct infer_engine_options *options);
+enum infer_status engine_group_order(struct infer_engine *e, const struct infer_engine_options *options);
+/* The threads of a process of the group: those wanted, or (0) its part of the processors that it shares. */
+int engine_group_threads(const struct infer_group *g, int wanted);
 /* Of a report: rank 0's share, and its threads; NULL: one rank has all. */
 enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po);
 /* hidden.c: memory for what rows hand to a model that drafts, before the backend opens; and of a step whose rows are checked and placed,

@@ -1,4 +1,5 @@
 #include "engine_options.h"
+#include "wire/group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,10 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
 #define INFER_FOR_CUDA(type, field)     .cuda.field = o->field,
 #include "infer_options.def"
         .progress = o->progress, .user = o->user};
+    const int world = o->group ? group_world(o->group) : 0;
+    if (world && out->ranks && out->ranks != world)
+        return err_set(INFER_E_INPUT, ".ranks is %d, and the group has %d ranks", out->ranks, world);
+    if (world) out->ranks = world;
     TRY(wish_of(&out->wish, o));
     TRY(known_format(o->block_scaled));
     return kv_type_of(&out->kv_type, o->kv_type);

@@ -64,6 +64,7 @@
 #include <stdint.h>
 #include "infer_status.h"
 #include "infer_draw.h"
+#include "infer_group.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -163,6 +164,8 @@ struct infer_engine_options {
     void *tap_user;
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
     void *user;
+    /* rank 0 of it, whose ranks compute the model; threads are those of this process; NULL: no other process does */
+    struct infer_group *group;
 };
 
 /* Plans, places and prepares. NULL options: defaults. errors: INFER_E_MEMORY (does not fit: message and

@@ -2,6 +2,7 @@
 #include "base/host.h"
 #include "engine_impl.h"
 #include "model/shard.h"
+#include "wire/group.h"
 
 /* The threads of one rank. */
 static void ranks_threads(struct plan_options *po) {
@@ -29,6 +30,11 @@ static enum infer_status ranks_experts(const struct model *m, const struct plan_
     return INFER_OK;
 }
 
+enum infer_status engine_rank_share(struct model **out, const struct model *m, const struct plan_options *po,
+                                    int rank) {
+    return model_shard_by(out, m, rank, po->ranks, experts_by(po));
+}
+
 enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
     const int n = po->ranks;
     TRY(ranks_experts(e->model->m, po));
@@ -41,14 +47,15 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
         po->ranks = 0;
         return INFER_OK;
     }
+    if (e->group) po->cpu.threads = engine_group_threads(e->group, po->cpu.threads);
     e->ranks = arena_alloc(&e->arena, (size_t)n * sizeof *e->ranks);
     struct plan *plan = arena_alloc(&e->arena, (size_t)n * sizeof *plan);
     if (!e->ranks || !plan) return err_set(INFER_E_MEMORY, "out of memory for %d ranks", n);
     for (e->n_rank = 0; e->n_rank < n; e->n_rank++) {
         e->ranks[e->n_rank].plan = e->n_rank ? &plan[e->n_rank] : &e->plan;
-        TRY(model_shard_by(&e->ranks[e->n_rank].model, e->model->m, e->n_rank, n, experts_by(po)));
+        TRY(engine_rank_share(&e->ranks[e->n_rank].model, e->model->m, po, e->n_rank));
     }
-    ranks_threads(po);
+    if (!e->group) ranks_threads(po);
     const struct model *m = e->ranks[0].model;
     if (m->share.n_attn_whole || m->share.n_ff_whole)
         log_line(
@@ -63,7 +70,7 @@ const struct model *engine_plan_model(const struct infer_engine *e) {
 }
 
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po) {
-    for (int i = 1; i < e->n_rank; i++)
+    for (int i = 1; i < e->n_rank && !e->group; i++)
         TRY(plan_lay_out(e->ranks[i].plan, &e->arena, e->ranks[i].model, po, &e->plan.set));
     e->whole = e->plan.part[e->plan.n_part - 1].config;
     e->whole.store = e->model->m->store;
@@ -77,9 +84,10 @@ enum infer_status engine_ranks_share(struct model **out, const struct model *m, 
     if (po->ranks < 2 || m->draft_proj.n) return INFER_OK;
     TRY(ranks_host(po));
     ranks_threads(po);
-    return model_shard_by(out, m, 0, po->ranks, experts_by(po));
+    return engine_rank_share(out, m, po, 0);
 }
 
 void engine_ranks_free(struct infer_engine *e) {
     for (int i = 0; i < e->n_rank; i++) model_close(e->ranks[i].model);
+    if (e->group) group_leave(e->group);
 }

@@ -8,6 +8,7 @@
 #include "files/json.h"
 #include "base/mem.h"
 #include "tools/interrupt.h"
+#include "tools/world.h"
 #include "tools/tool.h"
 
 #define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
@@ -78,6 +79,18 @@ static void open_standard(void) {
             return;
 }
 
+/* A command that has an engine may be one of several ranks. */
+static int run_command(const struct options *o) {
+    const struct command *c = o->command;
+    if (!(c->groups & G_ENGINE) || c->groups & G_PLAN) return c->run(o);
+    const enum infer_status s = world_open(o);
+    if (s) return tool_fail(o, s);
+    const int code = world_follows() ? world_follow(o) : c->run(o);
+    const bool lost = world_lost();
+    world_close();
+    return lost && code ? EXIT_LOST : code;
+}
+
 /* The exit code; what stdout could not take is a failure of every command. */
 static int finish(const struct options *o, int code) {
     if (code != EXIT_DONE && code != EXIT_CHECK) return code;
@@ -112,7 +125,7 @@ int main(int argc, char **argv) {
         help_command(stdout, c, all);
         code = finish(&o, EXIT_DONE);
     } else {
-        code = finish(&o, c->run(&o));
+        code = finish(&o, run_command(&o));
     }
     options_free(&o);
     return code;

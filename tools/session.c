@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "tools/interrupt.h"
+#include "tools/world.h"
 #include "tools/tool.h"
 
 /* ---- which file ---- */
@@ -51,6 +52,7 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .all_logits = need->all_logits,
         .tap = need->tap,
         .tap_user = need->tap_user,
+        .group = world_group(),
     };
     if (!eo.ctx) eo.ctx = need->ctx;
     if (!eo.slots) eo.slots = need->slots;
@@ -125,6 +127,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     *out = *of;
     out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
     out->slots = n_slot, out->kv_tokens = 0;
+    out->group = NULL; /* what drafts is small: rank 0 has it */
     out->gpu_layers = out->cpu_experts = -1;
     return INFER_OK;
 }

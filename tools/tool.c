@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "files/outfile.h"
 #include "tools/interrupt.h"
+#include "tools/world.h"
 #include "files/tensorfile.h"
 #include "tools/term.h"
 
@@ -35,7 +36,8 @@ int tool_exit_code(enum infer_status s) {
 
 void tool_vsay(const char *format, va_list arguments) {
     char line[1024], flags[1024], safe[3 * 1024 + 8] = "infer: ";
-    vsnprintf(line, sizeof line, format, arguments);
+    const int name = snprintf(line, sizeof line, "%s", world_name());
+    vsnprintf(line + name, sizeof line - (size_t)name, format, arguments);
     tool_flags(flags, sizeof flags, line);
     text_escape(safe + 7, sizeof safe - 7, flags, strlen(flags));
     term_line(stderr, safe);
@@ -67,11 +69,13 @@ int tool_interrupted(void) {
 
 int tool_fail(const struct options *o, enum infer_status s) {
     const char *m = err_message();
+    if (world_lost()) return EXIT_LOST;
     if (s == INFER_E_CANCEL || interrupted()) return tool_interrupted();
     fflush(stdout);
     char line[2048], flags[1024];
-    snprintf(line, sizeof line, "infer%s%s: %s", o && o->command ? " " : "",
-             o && o->command ? o->command->name : "", *m ? tool_flags(flags, sizeof flags, m) : "failed");
+    snprintf(line, sizeof line, "infer%s%s: %s%s", o && o->command ? " " : "",
+             o && o->command ? o->command->name : "", world_name(),
+             *m ? tool_flags(flags, sizeof flags, m) : "failed");
     term_line(stderr, line);
     return tool_exit_code(s);
 }

@@ -14,7 +14,7 @@ enum exit_code {
         1, /* it cannot be done here: context full, out of memory, no such device, device lost, disk full */
     EXIT_INPUT = 2,   /* bad file, flag, unsupported model */
     EXIT_CHECK = 3,   /* a check said no: bench --compare, bench --targets, verify */
-    EXIT_LOST = 70,   /* serve lost its device */
+    EXIT_LOST = 70,   /* serve lost its device; a rank is gone */
     EXIT_CANCEL = 130 /* interrupted */
 };
 /* The one map from status to exit code. */

@@ -33,9 +33,7 @@ static uint64_t hash(uint64_t h, const void *data, size_t n) {
 
 enum { HASH_START = 0x1234567, SAMPLE = 4096 };
 
-/* All metadata but lists of strings, and of every tensor its name, type, shape and first 4 KiB: another model, another
- * quantisation of it and another training of the same shapes differ there. */
-static uint64_t fingerprint(const struct tensorfile *f) {
+uint64_t snapshot_fingerprint(const struct tensorfile *f) {
     uint64_t h = HASH_START;
     for (size_t i = 0; i < f->n_meta; i++) {
         const struct meta *m = &f->meta[i];
@@ -71,7 +69,7 @@ static void make_header(const struct snapshot_place *p, int n_ids, struct header
     p->backend->type->info(p->backend, &info);
     *h = (struct header){.n_ids = (uint64_t)n_ids, .n_group = (uint64_t)c->n_kv_group};
     memcpy(h->magic, magic, sizeof magic);
-    if (!*p->fingerprint) *p->fingerprint = fingerprint(p->file);
+    if (!*p->fingerprint) *p->fingerprint = snapshot_fingerprint(p->file);
     h->model = *p->fingerprint;
     snprintf(h->place, PLACE, "%s %.40s %s", p->backend->type->name, info.isa ? info.isa : "",
              type[c->kv_type]);

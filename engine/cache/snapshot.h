@@ -20,6 +20,10 @@
 #include "cache/kv.h"
 #include "files/tensorfile.h"
 
+/* All metadata but lists of strings, and of every tensor its name, type, shape and first 4 KiB: another model, another quantisation of it
+ * and another training of the same shapes differ there. Never 0. */
+uint64_t snapshot_fingerprint(const struct tensorfile *f);
+
 struct snapshot_place {
     struct backend *backend;
     const struct backend_config *config;

@@ -13,9 +13,23 @@ struct rank_plan {
     struct model *model;
     struct plan *plan;
 };
-/* The ranks plan[n] of the model `whole`, threads of this process, as one backend. Outlived by all of these. errors: as the parts' open */
+/* What ranks that are processes are told to open: bytes[n], which the engine's room reads there. */
+struct infer_group;
+struct rank_order {
+    struct infer_group *group;
+    const void *bytes;
+    size_t n;
+};
+/* The ranks plan[n] of the model `whole` as one backend: threads of this process, or (order) processes, where the others' plans are not
+ * read. Outlived by all of these. errors: as the parts' open; INFER_E_DEVICE (a rank is gone) */
 enum infer_status join_ranks(struct backend **out, const struct rank_plan *plan, int n,
-                             const struct model *whole);
+                             const struct model *whole, const struct rank_order *order);
+/* A rank above 0: plan is its own, of its share; opens it and answers, then does what rank 0 asks until that closes the backend. *closed:
+ * rank 0 closed the group meanwhile. errors: INFER_E_DEVICE (rank 0 is gone), INFER_E_MEMORY */
+enum infer_status join_follow(struct infer_group *g, struct plan *plan, const struct model *whole,
+                              bool *closed);
+/* The same where there is no plan: rank 0 hears this thread's message. errors: INFER_E_DEVICE */
+enum infer_status join_refuse(struct infer_group *g, enum infer_status status);
 
 /* ---- inside of the room ---- */
 

@@ -3,6 +3,8 @@
 #include "join/comm_local.h"
 #include "join/join.h"
 #include "join/rank_call.h"
+#include "join/rank_message.h"
+#include "wire/group.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,11 +16,13 @@ struct ranks {
     int n;
     const struct rank_plan *plan; /* plan[n] */
     const struct model *whole;
-    struct comm_local *comm;
-    struct rank_thread **thread; /* thread[n]; rank 0: NULL */
-    struct rank_call *call;      /* call[n] */
-    struct backend *own;         /* rank 0's */
-    unsigned char *piece;        /* of a page or a state: what one rank has */
+    struct comm_local *local;       /* of threads */
+    const struct rank_order *order; /* of processes; NULL: threads */
+    struct comm *comm;              /* rank 0's */
+    struct rank **rank;             /* rank[n]; rank 0: NULL */
+    struct rank_call *call;         /* call[n] */
+    struct backend *own;            /* rank 0's */
+    unsigned char *piece;           /* of a page or a state: what one rank has */
 };
 
 static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
@@ -26,12 +30,13 @@ static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
 /* The call on all ranks, rank 0's on this thread; the first fault, where there are several one that is not that another left. */
 static enum infer_status on_all(struct ranks *r, const struct rank_call *call) {
     for (int i = 0; i < r->n; i++) r->call[i] = *call;
-    for (int i = 1; i < r->n; i++) rank_thread_begin(r->thread[i], &r->call[i]);
+    for (int i = 1; i < r->n; i++) r->rank[i]->type->begin(r->rank[i], &r->call[i]);
     enum infer_status st = rank_do(r->own, &r->call[0]);
+    if (call->ask == RANK_READY) r->comm->type->ready(r->comm);
     char message[512];
     snprintf(message, sizeof message, "%s", st != INFER_OK ? err_message() : "");
     for (int i = 1; i < r->n; i++) {
-        const enum infer_status s = rank_thread_end(r->thread[i]);
+        const enum infer_status s = r->rank[i]->type->end(r->rank[i]);
         if (s == INFER_OK || (st != INFER_OK && (st != INFER_E_CANCEL || s == INFER_E_CANCEL))) continue;
         st = s;
         snprintf(message, sizeof message, "rank %d: %s", i, err_message());
@@ -52,9 +57,11 @@ static enum infer_status wait(struct backend *b, struct step_result *out) {
     struct ranks *r = ranks_of(b);
     enum infer_status st = on_all(r, &(struct rank_call){.ask = RANK_WAIT});
     *out = r->call[0].result;
-    struct comm *c = comm_local_rank(r->comm, 0);
-    if (st != INFER_OK) c->type->ready(c); /* all are out of it */
-    return st;
+    if (st == INFER_OK) return st;
+    char message[512];
+    snprintf(message, sizeof message, "%s", err_message());
+    const enum infer_status ready = on_all(r, &(struct rank_call){.ask = RANK_READY}); /* all are out of it */
+    return ready ? ready : err_set(st, "%s", message);
 }
 static enum infer_status read_rows(struct backend *b, enum row_class cls, struct view v, int n_row,
                                    float *out) {
@@ -71,13 +78,10 @@ static enum infer_status state_copy(struct backend *b, int from, int to) {
 
 /* ---- pages and states: heads of all ranks ---- */
 
-static struct backend *rank_backend(const struct ranks *r, int i) {
-    return i ? rank_thread_backend(r->thread[i]) : r->own;
-}
 static enum infer_status on_one(struct ranks *r, int rank, struct rank_call *call) {
     if (!rank) return rank_do(r->own, call);
-    rank_thread_begin(r->thread[rank], call);
-    return rank_thread_end(r->thread[rank]);
+    r->rank[rank]->type->begin(r->rank[rank], call);
+    return r->rank[rank]->type->end(r->rank[rank]);
 }
 
 /* Heads of a rank between its page and the whole one; head_bytes of each. */
@@ -174,17 +178,17 @@ static void info(const struct backend *b, struct backend_info *out) {
     out->isa = r->isa;
     for (int i = 1; i < r->n; i++) {
         struct backend_info other;
-        const struct backend *of = rank_backend(r, i);
-        of->type->info(of, &other);
+        r->rank[i]->type->info(r->rank[i], &other);
         out->n_thread += other.n_thread;
     }
 }
 static void ranks_close(struct backend *b) {
     struct ranks *r = ranks_of(b);
-    for (int i = 1; r->thread && i < r->n; i++) rank_thread_free(r->thread[i]);
+    for (int i = 1; r->rank && i < r->n; i++)
+        if (r->rank[i]) r->rank[i]->type->free(r->rank[i]);
     if (r->own) r->own->type->close(r->own);
-    comm_local_free(r->comm);
-    mem_free(r->thread);
+    comm_local_free(r->local);
+    mem_free(r->rank);
     mem_free(r->call);
     mem_free(r->piece);
     mem_free(r);
@@ -219,30 +223,69 @@ static size_t largest_piece(const struct ranks *r) {
     return most;
 }
 static enum infer_status open_rank(void *user, struct backend **out) { return join_open(out, user); }
-static enum infer_status open_all(struct ranks *r) {
-    TRY(comm_local_new(&r->comm, r->n));
-    TRY(mem_new(&r->thread, (size_t)r->n * sizeof(struct rank_thread *), "ranks"));
-    TRY(mem_new(&r->call, (size_t)r->n * sizeof *r->call, "ranks"));
-    TRY(mem_new(&r->piece, largest_piece(r), "a page or a state"));
+static void configure(struct plan *p, int rank, int n, struct comm *comm) {
+    for (int k = 0; k < p->n_part; k++) {
+        p->part[k].config.rank = rank, p->part[k].config.n_rank = n;
+        p->part[k].config.comm = comm;
+    }
+}
+static enum infer_status open_threads(struct ranks *r) {
+    TRY(comm_local_new(&r->local, r->n));
+    r->comm = comm_local_rank(r->local, 0);
     for (int i = 0; i < r->n; i++) {
-        struct plan *p = r->plan[i].plan;
-        for (int k = 0; k < p->n_part; k++) {
-            p->part[k].config.rank = i, p->part[k].config.n_rank = r->n;
-            p->part[k].config.comm = comm_local_rank(r->comm, i);
-        }
-        if (i) TRY(rank_thread_new(&r->thread[i]));
-        TRY(i ? rank_thread_open(r->thread[i], open_rank, p) : join_open(&r->own, p));
+        configure(r->plan[i].plan, i, r->n, comm_local_rank(r->local, i));
+        if (i) TRY(rank_thread_new(&r->rank[i]));
+        TRY(i ? rank_thread_open(r->rank[i], open_rank, r->plan[i].plan)
+              : join_open(&r->own, r->plan[i].plan));
     }
     return INFER_OK;
 }
+/* Ranks whose kernels differ would differ in the last bits of what each computes whole, and then in choices. */
+static enum infer_status same_kernels(struct ranks *r) {
+    struct backend_info own, other;
+    r->own->type->info(r->own, &own);
+    for (int i = 1; i < r->n; i++) {
+        r->rank[i]->type->info(r->rank[i], &other);
+        const char *a = own.isa ? own.isa : "", *b = other.isa ? other.isa : "";
+        if (strcmp(a, b))
+            return err_set(INFER_E_INPUT,
+                           "rank %d computes with %s, rank 0 with %s: .isa says what all of them have", i, b,
+                           a);
+    }
+    return INFER_OK;
+}
+static enum infer_status open_processes(struct ranks *r) {
+    struct rank_limits limits = rank_limits_of(r->plan[0].plan, r->whole);
+    r->comm = group_comm(r->order->group);
+    for (int i = 1; i < r->n; i++) {
+        limits.store = r->plan[i].model->store, limits.state = r->plan[i].model->state;
+        TRY(rank_remote_new(&r->rank[i], r->order->group, i, &limits));
+    }
+    for (int i = 1; i < r->n; i++) rank_remote_open(r->rank[i], r->order->bytes, r->order->n);
+    configure(r->plan[0].plan, 0, r->n, r->comm);
+    enum infer_status st = join_open(&r->own, r->plan[0].plan);
+    char message[512];
+    snprintf(message, sizeof message, "%s", st ? err_message() : "");
+    for (int i = 1; i < r->n; i++) {
+        const enum infer_status s = rank_remote_opened(r->rank[i]);
+        if (s && !st) snprintf(message, sizeof message, "%s", err_message()), st = s;
+    }
+    return st ? err_set(st, "%s", message) : same_kernels(r);
+}
+static enum infer_status open_all(struct ranks *r) {
+    TRY(mem_new(&r->rank, (size_t)r->n * sizeof *r->rank, "ranks"));
+    TRY(mem_new(&r->call, (size_t)r->n * sizeof *r->call, "ranks"));
+    TRY(mem_new(&r->piece, largest_piece(r), "a page or a state"));
+    return r->order ? open_processes(r) : open_threads(r);
+}
 
 enum infer_status join_ranks(struct backend **out, const struct rank_plan *plan, int n,
-                             const struct model *whole) {
+                             const struct model *whole, const struct rank_order *order) {
     struct ranks *r;
     struct backend_info info;
     *out = NULL;
     TRY(mem_new(&r, sizeof *r, "ranks"));
-    r->n = n, r->plan = plan, r->whole = whole;
+    r->n = n, r->plan = plan, r->whole = whole, r->order = order;
     r->type = ranks_type;
     r->base.type = &r->type;
     enum infer_status st = open_all(r);

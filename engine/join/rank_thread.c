@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 struct rank_thread {
+    struct rank base;
     pthread_t thread;
     bool runs;
     pthread_mutex_t mutex;
@@ -44,8 +45,8 @@ enum infer_status rank_do(struct backend *b, struct rank_call *c) {
                         : t->state_read(b, c->store, c->page, c->k);
     case RANK_STATE_COPY:
         return t->state_copy(b, c->from, c->to);
+    case RANK_READY:
     case RANK_CLOSE:
-        t->close(b);
         return INFER_OK;
     }
     infer_bug("call %d", (int)c->ask);
@@ -73,30 +74,17 @@ static void *work(void *user) {
     return NULL;
 }
 
-enum infer_status rank_thread_new(struct rank_thread **out) {
-    struct rank_thread *t;
-    *out = NULL;
-    TRY(mem_new(&t, sizeof *t, "a rank"));
-    pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->wake, NULL);
-    if (pthread_create(&t->thread, NULL, work, t)) {
-        rank_thread_free(t);
-        return err_set(INFER_E_MEMORY, "no thread for a rank");
-    }
-    t->runs = true;
-    *out = t;
-    return INFER_OK;
-}
-
-void rank_thread_begin(struct rank_thread *t, struct rank_call *call) {
+static void begin(struct rank *r, struct rank_call *call) {
+    struct rank_thread *t = (struct rank_thread *)r;
     pthread_mutex_lock(&t->mutex);
     t->call = call;
     atomic_fetch_add(&t->asked, 1);
     pthread_cond_signal(&t->wake);
     pthread_mutex_unlock(&t->mutex);
 }
-enum infer_status rank_thread_end(struct rank_thread *t) {
+static enum infer_status end(struct rank *r) {
     enum { SPINS = 2000 };
+    struct rank_thread *t = (struct rank_thread *)r;
     for (int i = 0; atomic_load(&t->done) != atomic_load(&t->asked); i++) {
         if (i < SPINS)
             __builtin_ia32_pause();
@@ -105,18 +93,12 @@ enum infer_status rank_thread_end(struct rank_thread *t) {
     }
     return t->status == INFER_OK ? INFER_OK : err_set(t->status, "%s", t->message);
 }
-enum infer_status rank_thread_open(struct rank_thread *t,
-                                   enum infer_status (*open)(void *user, struct backend **out), void *user) {
-    t->open = open, t->user = user;
-    rank_thread_begin(t, NULL);
-    return rank_thread_end(t);
+static void info(const struct rank *r, struct backend_info *out) {
+    const struct backend *b = ((const struct rank_thread *)r)->backend;
+    b->type->info(b, out);
 }
-struct backend *rank_thread_backend(const struct rank_thread *t) {
-    return t->backend;
-}
-
-void rank_thread_free(struct rank_thread *t) {
-    if (!t) return;
+static void free_thread(struct rank *r) {
+    struct rank_thread *t = (struct rank_thread *)r;
     if (t->runs) {
         pthread_mutex_lock(&t->mutex);
         t->stop = true;
@@ -127,4 +109,28 @@ void rank_thread_free(struct rank_thread *t) {
     pthread_cond_destroy(&t->wake);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
+}
+static const struct rank_type type = {.begin = begin, .end = end, .info = info, .free = free_thread};
+
+enum infer_status rank_thread_new(struct rank **out) {
+    struct rank_thread *t;
+    *out = NULL;
+    TRY(mem_new(&t, sizeof *t, "a rank"));
+    t->base.type = &type;
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    if (pthread_create(&t->thread, NULL, work, t)) {
+        free_thread(&t->base);
+        return err_set(INFER_E_MEMORY, "no thread for a rank");
+    }
+    t->runs = true;
+    *out = &t->base;
+    return INFER_OK;
+}
+enum infer_status rank_thread_open(struct rank *r,
+                                   enum infer_status (*open)(void *user, struct backend **out), void *user) {
+    struct rank_thread *t = (struct rank_thread *)r;
+    t->open = open, t->user = user;
+    begin(r, NULL);
+    return end(r);
 }

@@ -282,7 +282,7 @@ def metrics(s):
 def manifests(s):
     """flags, probes, times and metrics of the manifests for Kubernetes are those of this program (their form: scripts/check-manifests)"""
     of = {n: open(f"{os.path.dirname(tests)}/serve/http/dist/kubernetes/{n}.yaml").read() for n in ("infer", "leaderworkerset", "metrics")}
-    known = set(re.findall(r"--[a-z-]+", subprocess.run([infer, "help", "serve", "--all"], capture_output=True, text=True).stdout)) | {"--rank", "--world", "--rendezvous"}
+    known = set(re.findall(r"--[a-z-]+", subprocess.run([infer, "help", "serve", "--all"], capture_output=True, text=True).stdout))
     for n in "infer", "leaderworkerset":
         flags = {f for a in re.findall(r"args: \[(.*?)\]", of[n], re.S) for f in re.findall(r"--[a-z-]+", a)}
         check(f"{n}: flags", "--drain" in flags and flags <= known, flags - known)

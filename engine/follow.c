@@ -1,0 +1,176 @@
+/* Engines whose ranks are processes: what rank 0 tells the others to open, and what they make of it. */
+#include "base/host.h"
+#include "cache/snapshot.h"
+#include "engine_impl.h"
+#include "engine_options.h"
+#include "wire/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+#define COUNT_FLAG(field)
+#define COUNT_SWITCH(field)
+#define COUNT_INT(field)
+#define COUNT_NUMBER(field)
+#define COUNT_BYTES(field)
+#define COUNT_TEXT(field)                      TEXT_##field,
+#define INFER_OPTION(reader, type, field, ...) COUNT_##type(field)
+#define INFER_FIELD(reader, type, field)       COUNT_##type(field)
+#include "infer_options.def"
+    N_TEXT
+};
+struct model_file {
+    uint64_t bytes;
+    unsigned char hash[WIRE_MAC];
+    char path[256];
+};
+/* Ranks have one program, so a struct is the same to all. */
+struct order {
+    struct infer_engine_options options; /* without pointers */
+    char text[N_TEXT][64];               /* its texts, "=" in front; "": NULL */
+    struct plan_settings set;
+    struct model_file file;
+};
+
+/* ---- the file ---- */
+
+static void identify(const struct tensorfile *f, unsigned char out[WIRE_MAC]) {
+    const uint64_t words = snapshot_fingerprint(f);
+    wire_hash(&words, sizeof words, out);
+    for (int i = 0; i < f->n_part; i++) wire_sample(f->part[i].data, f->part[i].size, out, out);
+}
+static void say_file(const struct model_file *o, char *out, size_t n) {
+    snprintf(out, n, "%s (%llu bytes, hash %02x%02x%02x%02x%02x%02x)", o->path, (unsigned long long)o->bytes,
+             o->hash[0], o->hash[1], o->hash[2], o->hash[3], o->hash[4], o->hash[5]);
+}
+static void describe(struct model_file *o, const struct model *m) {
+    o->bytes = m->file->file_bytes;
+    identify(m->file, o->hash);
+    snprintf(o->path, sizeof o->path, "%s", m->file->path);
+}
+
+/* ---- rank 0 ---- */
+
+int engine_group_threads(const struct infer_group *g, int wanted) {
+    const int sharing = group_who(g, group_rank(g))->sharing;
+    const int threads = wanted ? wanted : host_threads_pick(0) / (sharing > 0 ? sharing : 1);
+    return threads ? threads : 1;
+}
+
+enum infer_status engine_group_take(struct infer_engine *e, const struct infer_engine_options *options) {
+    if (!options || !options->group || e->model->m->draft_proj.n) return INFER_OK;
+    TRY(group_take(options->group));
+    e->group = options->group;
+    return INFER_OK;
+}
+
+enum infer_status engine_group_order(struct infer_engine *e, const struct infer_engine_options *options) {
+    if (!e->group || !e->n_rank) return INFER_OK;
+    struct order *o = arena_alloc(&e->arena, sizeof *o);
+    e->order = arena_alloc(&e->arena, sizeof *e->order);
+    if (!o || !e->order) return err_set(INFER_E_MEMORY, "out of memory for what ranks are told");
+    o->options = *options;
+    o->options.tap = NULL, o->options.tap_user = NULL, o->options.progress = NULL, o->options.user = NULL;
+    o->options.group = NULL;
+#define TELL_FLAG(field)
+#define TELL_SWITCH(field)
+#define TELL_INT(field)
+#define TELL_NUMBER(field)
+#define TELL_BYTES(field)
+#define TELL_TEXT(field)                                                                                     \
+    if (options->field) snprintf(o->text[TEXT_##field], sizeof o->text[0], "=%s", options->field);           \
+    o->options.field = NULL;
+#define INFER_OPTION(reader, type, field, ...) TELL_##type(field)
+#define INFER_FIELD(reader, type, field)       TELL_##type(field)
+#include "infer_options.def"
+    o->set = e->plan.set;
+    describe(&o->file, e->model->m);
+    *e->order = (struct rank_order){e->group, o, sizeof *o};
+    return INFER_OK;
+}
+
+/* ---- the others ---- */
+
+/* The options as this rank has them. */
+static void take_options(struct order *o, const struct infer_group *g, int threads) {
+    for (int i = 0; i < N_TEXT; i++) o->text[i][sizeof o->text[0] - 1] = 0;
+#define TAKE_FLAG(field)
+#define TAKE_SWITCH(field)
+#define TAKE_INT(field)
+#define TAKE_NUMBER(field)
+#define TAKE_BYTES(field)
+#define TAKE_TEXT(field)                       o->options.field = o->text[TEXT_##field][0] ? o->text[TEXT_##field] + 1 : NULL;
+#define INFER_OPTION(reader, type, field, ...) TAKE_##type(field)
+#define INFER_FIELD(reader, type, field)       TAKE_##type(field)
+#include "infer_options.def"
+    o->options.ranks = group_world(g);
+    o->options.threads = engine_group_threads(g, threads);
+}
+
+static enum infer_status same_file(const struct order *o, const struct model *m) {
+    struct model_file own;
+    char here[360], there[360];
+    describe(&own, m);
+    if (own.bytes == o->file.bytes && !memcmp(own.hash, o->file.hash, sizeof own.hash)) return INFER_OK;
+    say_file(&own, here, sizeof here);
+    say_file(&o->file, there, sizeof there);
+    return err_set(INFER_E_INPUT, "another model: %.200s, rank 0 has %.200s", here, there);
+}
+
+struct share {
+    struct model *model;
+    struct plan plan;
+    struct arena arena;
+};
+static enum infer_status lay_out(struct share *s, struct order *o, const struct infer_group *g,
+                                 const struct model *m, int threads) {
+    struct plan_options po;
+    o->file.path[sizeof o->file.path - 1] = 0;
+    TRY(same_file(o, m));
+    take_options(o, g, threads);
+    TRY(engine_options_read(&po, &o->options));
+    TRY(device_pick(&po.wish, &po.place));
+    TRY(engine_rank_share(&s->model, m, &po, group_rank(g)));
+    TRY(plan_lay_out(&s->plan, &s->arena, s->model, &po, &o->set));
+    const struct plan_part *last = &s->plan.part[s->plan.n_part - 1];
+    if (last->total_bytes > last->limit_bytes)
+        return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available",
+                       (double)last->total_bytes / (1 << 30), (double)last->limit_bytes / (1 << 30));
+    return INFER_OK;
+}
+
+static enum infer_status follow_one(struct infer_group *g, struct order *o, const struct infer_model *m,
+                                    int threads, bool *closed) {
+    struct share *s;
+    TRY(mem_new(&s, sizeof *s, "a rank's share"));
+    enum infer_status st = m ? lay_out(s, o, g, m->m, threads) : err_set(INFER_E_INPUT, "%s", err_message());
+    st = st ? join_refuse(g, st) : join_follow(g, &s->plan, m->m, closed);
+    model_close(s->model);
+    arena_free(&s->arena);
+    mem_free(s);
+    return st;
+}
+
+enum infer_status infer_group_follow(struct infer_group *g, const struct infer_model *m, int threads) {
+    struct order *o;
+    bool closed = false;
+    char why[512]; /* of no model */
+    snprintf(why, sizeof why, "%s", err_message());
+    TRY(mem_new(&o, sizeof *o, "what rank 0 says"));
+    enum infer_status st = INFER_OK;
+    while (st == INFER_OK && !closed) {
+        struct wire_head head;
+        st = group_receive(g, 0, &head, o, sizeof *o, &closed);
+        if (st || closed) break;
+        if (head.n != sizeof *o) st = err_set(INFER_E_DEVICE, "rank 0 says what is no turn of it");
+        if (!m) err_set(INFER_E_INPUT, "%s", why);
+        if (!st) st = follow_one(g, o, m, threads, &closed);
+    }
+    mem_free(o);
+    return st;
+}
+
+enum infer_status infer_group_open(struct infer_group **out, const struct infer_group_options *o) {
+    return group_open(out, o, infer_version());
+}
