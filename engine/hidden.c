@@ -12,14 +12,12 @@ static size_t max_rows(const struct infer_engine *e) {
 
 enum infer_status engine_hidden_open(struct infer_engine *e) {
     const struct model *m = e->model->m;
-    const struct layer_range *range = &last_part(e)->range;
     const size_t bytes = max_rows(e) * (size_t)m->n_embd * sizeof(float);
-    if (range->hidden && !(e->hidden = arena_alloc(&e->arena, bytes)))
+    if (last_part(e)->range.hidden && !(e->hidden = arena_alloc(&e->arena, bytes)))
         return err_set(INFER_E_MEMORY, "out of memory for what the layers make of a step");
     if (!m->draft_proj.n) return INFER_OK;
     if (!(e->rows = arena_alloc(&e->arena, 2 * bytes)))
         return err_set(INFER_E_MEMORY, "out of memory for the rows of a model that drafts");
-    range->rows->data = e->rows; /* only known now */
     return INFER_OK;
 }
 
@@ -32,8 +30,9 @@ void engine_hidden_fill(struct infer_engine *e, struct flight *f, const struct i
         weight_decode_row(&m->embd, rows[t].id, to);
         for (size_t i = 0; i < n_embd; i++) to[i] *= scale;
         memcpy(to + n_embd, e->given + (size_t)t * n_embd, n_embd * sizeof *to);
-        f->id[rows[t].decode ? ROW_DECODE : ROW_PROMPT][t] = t; /* of the list: the row, not the token */
+        f->input[rows[t].decode ? ROW_DECODE : ROW_PROMPT][t] = to;
     }
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) f->step[c].input = f->input[c];
 }
 
 enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_row *rows, const float *hidden,

@@ -41,10 +41,6 @@ static enum infer_status check_embed(const struct infer_engine *e, const struct 
         return err_set(INFER_E_UNSUPPORTED, "row %d: this model takes tokens alone (it %s)", i,
                        e->rows ? "drafts" : "has recurrent states");
     if (r->decode) return err_set(INFER_E_INPUT, "row %d: a row that is no token is one of a prompt", i);
-    if (!e->backend->type->takes_input)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "row %d: '%s' takes tokens alone yet; the device 'cpu' takes other rows", i,
-                       e->backend->type->name);
     return INFER_OK;
 }
 

@@ -25,6 +25,13 @@ struct dev_tables { // addresses that every kernel may need
     const int32_t *id, *pos, *slot, *out_row, *want;
     int32_t *slot_last;
 };
+// What only embedding and rotations read of a step.
+struct dev_input {
+    const int32_t *at; // at[row]: which of rows the row has, -1: that of its id
+    const float *rows; // rows[n_input][width]
+    size_t width;
+    const int32_t *axis[3]; // axis[i][row]: positions in time, lines and columns
+};
 struct dev_kv { // one store
     uint8_t *k, *v;
     const int32_t *pages; // table of its group: [slot][max_pages]
@@ -57,14 +64,19 @@ struct op_queue {
     cudaStream_t stream;
     bool overlap; // a kernel may start before the one in front of it has ended (sm_90 on)
 };
-cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, op_queue s);
-cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n_w, int n, bool out_rows, op_queue s);
+// w.region NULL: every row is given; in.at NULL: none is
+cudaError_t op_embed_run(dev_tables t, dev_input in, dev_matrix w, rows out, float scale, int n, op_queue s);
+cudaError_t op_norm_run(dev_tables t, rows x, rows out, enum norm_kind kind, int dim, float eps,
+                        const float *w, const float *b, int n_w, int n, bool out_rows, op_queue s);
 // few: decode rows; gate and up that lie together are both done by gate's call. Rows go eight at a time past one reading of the weights; a row's sums do not depend on the others.
 cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool few,
                           op_queue s);
-cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
-                              int n, op_queue s);
+// axis[n_rot / 2] as in struct rope
+// out of given rows, zeros where a row is of an id; n rows of x to one
+cudaError_t op_input_run(dev_tables t, dev_input in, int from, rows out, int n, op_queue s);
+cudaError_t op_merge_run(dev_tables t, rows x, rows out, int n_merged, bool mean, int n, op_queue s);
+cudaError_t op_rope_table_run(dev_tables t, dev_input in, const float *inv_freq, const int32_t *axis,
+                              int n_rot, float mscale, float2 *table, int n, op_queue s);
 cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,
                         const float2 *table, int n, op_queue s);
 cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, op_queue s);

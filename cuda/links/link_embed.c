@@ -2,8 +2,8 @@
 #include "cuda/plan/link_type.h"
 
 static bool is_embed(const struct link_case *c, struct cuda_link *k) {
-    return k->first == 0 && c->plan->embedding >= 0 && c->list->op[0].embed.out.width % 32 == 0 &&
-           link_has(c, k, FORM_ROWS, FORM_ROWS);
+    const struct op_embed *o = &c->list->op[k->first].embed;
+    return k->first == 0 && o->out.width % 32 == 0 && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
 const struct link_type link_embed = {.classes = LINK_DECODE,

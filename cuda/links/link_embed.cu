@@ -15,8 +15,14 @@ static void make(decode_maker &m, decode_link *d) {
     e.t = b->t;
     e.ring = cuda_decode_blob(b, 0, &e.ring_row);
     e.next = b->next_decode;
-    e.w = cuda_matrix(b, b->plan.embedding, 0);
-    e.scale = embed_scale(b, b->plan.embedding, o);
+    e.in = b->in;
+    if (o->w) {
+        e.w = cuda_matrix(b, b->plan.embedding, 0);
+        e.scale = embed_scale(b, b->plan.embedding, o);
+    } else {
+        e.w.k = o->out.width;
+        e.w.u = (o->out.width + UNIT_COLS - 1) / UNIT_COLS;
+    }
     e.res = x.p;
     e.res_row = x.stride;
     e.next_norm = to.norm;
@@ -28,6 +34,7 @@ static void make(decode_maker &m, decode_link *d) {
     e.n_rope = b->n_rope;
     for (int i = 0; i < b->n_rope; i++) {
         e.rope[i].inv_freq = cuda_constant(b, b->rope[i]->inv_freq);
+        e.rope[i].axis = (const int32_t *)cuda_constant(b, b->rope[i]->axis);
         e.rope[i].half = b->rope[i]->n_rot / 2;
         e.rope[i].mscale = b->rope[i]->mscale;
         e.rope[i].table = cuda_rope_table(b, b->rope[i]);

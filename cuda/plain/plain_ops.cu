@@ -20,14 +20,17 @@ DEV float block_sum(float v, float *tmp) // W warps
 }
 
 // ---- embed
-__global__ void embed_kernel(dev_tables t, dev_matrix w, rows out, float scale) {
+__global__ void embed_kernel(dev_tables t, dev_input in, dev_matrix w, rows out, float scale) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
-    if (r >= t.step->n_row || i >= w.k) return;
-    out.p[r * out.stride + i] = scale * matrix_value(w, row_id(t, r), i);
+    if (r >= t.step->n_row || i >= out.width) return;
+    const int at = in.at ? in.at[r] : -1;
+    out.p[r * out.stride + i] = at >= 0    ? in.rows[at * in.width + i]
+                                : w.region ? scale * matrix_value(w, row_id(t, r), i)
+                                           : 0.f; // a first step, of warm.cu
 }
-cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, op_queue s) {
-    return op_launch(embed_kernel, dim3((w.k + 255) / 256, n), 256, s, t, w, out, scale);
+cudaError_t op_embed_run(dev_tables t, dev_input in, dev_matrix w, rows out, float scale, int n, op_queue s) {
+    return op_launch(embed_kernel, dim3((out.width + 255) / 256, n), 256, s, t, in, w, out, scale);
 }
 
 // ---- norm: a block a group of dim elements, the first NORM_KEEP of each thread's in registers
@@ -41,8 +44,8 @@ template <class F> DEV float norm_sum(const float (&v)[NORM_KEEP], const float *
     return block_sum<NORM_THREADS / 32>(a, tmp) / dim;
 }
 __global__ void __launch_bounds__(NORM_THREADS)
-    norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w, const float *b,
-                int n_w, bool out_rows) {
+    norm_kernel(dev_tables t, rows x, rows out, enum norm_kind kind, int dim, float eps, const float *w,
+                const float *b, int n_w, bool out_rows) {
     __shared__ float tmp[NORM_THREADS / 32];
     const int r = blockIdx.y, g = blockIdx.x, tid = threadIdx.x;
     if (w) w += g * dim % n_w;
@@ -62,9 +65,9 @@ __global__ void __launch_bounds__(NORM_THREADS)
         const int i = tid + k * NORM_THREADS;
         v[k] = i < dim ? __ldcg(xp + i) : 0.f;
     }
-    const float mean = layer ? norm_sum(v, xp, dim, tmp, [](float a) { return a; }) : 0.f;
+    const float mean = kind == NORM_LAYER ? norm_sum(v, xp, dim, tmp, [](float a) { return a; }) : 0.f;
     const float ss = norm_sum(v, xp, dim, tmp, [&](float a) { return (a - mean) * (a - mean); });
-    const float rs = 1.f / sqrtf(ss + eps);
+    const float rs = kind == NORM_NONE ? 1.f : 1.f / sqrtf(ss + eps);
 #pragma unroll
     for (int k = 0; k < NORM_KEEP; k++) {
         const int i = tid + k * NORM_THREADS;
@@ -73,10 +76,10 @@ __global__ void __launch_bounds__(NORM_THREADS)
     for (int i = tid + NORM_KEEP * NORM_THREADS; i < dim; i += NORM_THREADS)
         op[i] = (__ldcg(xp + i) - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
 }
-cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n_w, int n, bool out_rows, op_queue s) {
-    return op_launch(norm_kernel, dim3(x.width / dim, n), NORM_THREADS, s, t, x, out, layer_norm, dim, eps, w,
-                     b, n_w, out_rows);
+cudaError_t op_norm_run(dev_tables t, rows x, rows out, enum norm_kind kind, int dim, float eps,
+                        const float *w, const float *b, int n_w, int n, bool out_rows, op_queue s) {
+    return op_launch(norm_kernel, dim3(x.width / dim, n), NORM_THREADS, s, t, x, out, kind, dim, eps, w, b,
+                     n_w, out_rows);
 }
 
 // ---- matmul: 64 x 64 outputs a block, 4 x 4 a thread, float32
@@ -186,21 +189,22 @@ cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, b
     return cudaGetLastError();
 }
 
-// ---- rope: table[t][i] = mscale (cos, sin)(pos[t] * inv_freq[i])
-__global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half, float mscale,
-                                  float2 *table) {
+// ---- rope: table[t][i] = mscale (cos, sin)(p * inv_freq[i]), p the row's position on the pair's axis
+__global__ void rope_table_kernel(dev_tables t, dev_input in, const float *inv_freq, const int32_t *axis,
+                                  int half, float mscale, float2 *table) {
     int r = blockIdx.x;
     op_begin();
     if (r >= t.step->n_row) return;
     for (int i = threadIdx.x; i < half; i += blockDim.x) {
         double s, c;
-        sincos((double)t.pos[r] * (double)inv_freq[i], &s, &c);
+        const int a = axis ? axis[i] : 0;
+        sincos((double)(a ? in.axis[a - 1][r] : t.pos[r]) * (double)inv_freq[i], &s, &c);
         table[(size_t)r * half + i] = make_float2((float)(c * mscale), (float)(s * mscale));
     }
 }
-cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
-                              int n, op_queue s) {
-    return op_launch(rope_table_kernel, n, 64, s, t, inv_freq, n_rot / 2, mscale, table);
+cudaError_t op_rope_table_run(dev_tables t, dev_input in, const float *inv_freq, const int32_t *axis,
+                              int n_rot, float mscale, float2 *table, int n, op_queue s) {
+    return op_launch(rope_table_kernel, n, 64, s, t, in, inv_freq, axis, n_rot / 2, mscale, table);
 }
 DEV void rope_pair(float *p, int i, int n_rot, bool neox, const float2 *table, int r) {
     const float2 c = __ldcg(table + (size_t)r * (n_rot / 2) + i);
@@ -366,6 +370,7 @@ cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule
 DEV float act_any(int act, const act_numbers &k, float x) {
     if (act == ACT_CAP) return k.limit * tanhf(x / k.limit);
     if (act == ACT_SCALE) return k.limit * x;
+    if (act == ACT_CLAMP) return fminf(fmaxf(x, k.beta), k.limit);
     if (act == ACT_SIGMOID) return 1.f / (1.f + expf(-x));
     if (act == ACT_CLAMP) return x > k.limit ? k.limit : x < k.beta ? k.beta : x;
     if (act == ACT_XIELU)
@@ -421,6 +426,29 @@ __global__ void rows_kernel(dev_tables t, rows x, rows out) {
 }
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s) {
     return op_launch(rows_kernel, dim3((out.width + 255) / 256, n), 256, s, t, x, out);
+}
+
+__global__ void input_kernel(dev_tables t, dev_input in, int from, rows out) {
+    int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
+    if (r >= t.step->n_row || i >= out.width) return;
+    out.p[r * out.stride + i] = in.at[r] < 0 ? 0.f : in.rows[in.at[r] * in.width + from + i];
+}
+cudaError_t op_input_run(dev_tables t, dev_input in, int from, rows out, int n, op_queue s) {
+    return op_launch(input_kernel, dim3((out.width + 255) / 256, n), 256, s, t, in, from, out);
+}
+__global__ void merge_kernel(dev_tables t, rows x, rows out, int n, bool mean) {
+    int j = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
+    if (j >= t.step->n_out || i >= out.width) return;
+    const int from = mean ? 0 : i / x.width, at = mean ? i : i % x.width;
+    const float *p = x.p + (size_t)(j * n + from) * x.stride + at;
+    float sum = __ldcg(p);
+    for (int k = 1; mean && k < n; k++) sum += __ldcg(p + k * x.stride);
+    out.p[j * out.stride + i] = mean ? sum / (float)n : sum;
+}
+cudaError_t op_merge_run(dev_tables t, rows x, rows out, int n_merged, bool mean, int n, op_queue s) {
+    return op_launch(merge_kernel, dim3((out.width + 255) / 256, n), 256, s, t, x, out, n_merged, mean);
 }
 
 // ---- a page of a store

@@ -104,9 +104,8 @@ static int tied_group(const struct backend_config *c) {
 
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(weights_known(c, "cuda"));
-    TRY(config_lacks_input(c, "cuda"));
     TRY(config_lacks_shares(c, "cuda"));
-    TRY(config_lacks(c, "cuda", 1u << OP_REDUCE | 1u << OP_GATHER | 1u << OP_MERGE | 1u << OP_INPUT));
+    TRY(config_lacks(c, "cuda", 1u << OP_REDUCE | 1u << OP_GATHER));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         if (config_uses_group(c, i)) {
@@ -322,8 +321,14 @@ static void place_parts(struct cuda_plan *p, const struct backend_config *c) {
     p->part = take(p, n > latent ? n : latent);
 }
 
-static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
-    const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
+/* Bytes of a given row that the operation reads, from the row's begin on. */
+static size_t input_end(const struct op *o) {
+    if (o->kind == OP_EMBED && !o->embed.beside) return (size_t)o->embed.out.width * 4;
+    return o->kind == OP_INPUT ? (size_t)(o->input.from + o->input.out.width) * 4 : 0;
+}
+
+/* The widest and the most of both lists. */
+static void measure_lists(struct cuda_plan *p, const struct backend_config *c) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         if (!l) continue;
@@ -331,6 +336,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         if (l->max_out > p->max_out) p->max_out = l->max_out;
         for (int i = 0; i < l->n_op; i++) {
             const struct op *o = &l->op[i];
+            if (input_end(o) > p->input_row) p->input_row = input_end(o);
             if (o->kind == OP_MATMUL && o->matmul.w->k > p->max_k) p->max_k = o->matmul.w->k;
             if (o->kind == OP_GLU && o->glu.out.width > p->max_k) p->max_k = o->glu.out.width;
             if (o->kind == OP_ATTEND && o->attend.out.width > p->max_k) p->max_k = o->attend.out.width;
@@ -339,6 +345,11 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
             if (o->kind == OP_ROPE && o->rope.rope->n_rot > p->rope_row) p->rope_row = o->rope.rope->n_rot;
         }
     }
+}
+
+static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
+    const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
+    measure_lists(p, c);
     p->max_decode = dl ? round_up(dl->max_rows, 8) : 8;
     if (p->max_rows < p->max_decode) p->max_rows = p->max_decode;
     p->max_split = most_splits(c);
@@ -346,11 +357,12 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
     const size_t outs = (size_t)p->max_out;
-    p->step_draw = (64 + (3 * rows + 2 * outs) * 4 + 15) & ~(size_t)15;
+    p->step_draw = (64 + (CUDA_ROW_WORDS * rows + 2 * outs) * 4 + 15) & ~(size_t)15;
     p->step_bytes = p->step_draw + outs * CUDA_DRAW_BYTES;
     p->step = take(p, 256 + p->step_bytes);
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
+    p->input = take(p, (size_t)c->n_input * p->input_row);
     p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
     for (int i = 0; i < ACT_SLOTS; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
     for (int i = 0; i < ACT_SLOTS; i++) p->half[i] = take(p, d * p->half_row_bytes);
@@ -403,8 +415,7 @@ static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
     p->pin_decode_blob = take_pinned(p, CUDA_FLIGHT * p->blob_bytes);
     p->pin_decode_result = take_pinned(p, CUDA_FLIGHT * p->host_result_bytes);
     p->pin_edit = take_pinned(p, CUDA_FLIGHT * (size_t)p->n_edited * p->edit_bytes);
-    if (c->embedding && c->embedding->live)
-        p->pin_rows = take_pinned(p, p->group[p->embedding].region[0].bytes);
+    p->pin_input = take_pinned(p, (size_t)c->n_input * p->input_row);
     if (p->pinned_bytes < p->stage_bytes) p->pinned_bytes = p->stage_bytes;
 }
 

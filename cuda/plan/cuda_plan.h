@@ -13,6 +13,7 @@ enum {
     CUDA_SPLIT_WIDE = 128, /* and where heads are above 128 (attend_decode_instances.h) */
     CUDA_SPLIT_SHIFT = 5,  /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
+    CUDA_ROW_WORDS = 7,     /* of a row in a step */
     CUDA_FLIGHT = 4,        /* steps that may be queued */
     CUDA_PANEL_ROWS = 4096, /* weight rows that --blas on dequantises at a time */
     SELECT_PART = 5120,     /* logits of a block of select: a multiple of 256 */
@@ -81,13 +82,14 @@ struct cuda_plan {
     /* results of a step: tokens, candidates, and on the host the rows of logits that were wanted */
     size_t top_offset, logits_offset, result_bytes, host_result_bytes;
     /* pinned memory of the host, CUDA_FLIGHT of each: steps, page tables and results, steps and results of the fused
-     * program, which the device reads and writes itself; then the rows of a live embedding. Staging of the upload is
+     * program, which the device reads and writes itself; then the rows that are given. Staging of the upload is
      * the same memory, before any step. */
     size_t step_bytes, blob_bytes, page_bytes, pinned_bytes; /* blob: a step, rounded up */
     size_t step_draw;                                        /* draws in a step */
     size_t edit_bytes; /* edits and mask of one output; so many outputs of a step may have them: */
     int n_edited;
-    size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_rows, pin_edit;
+    size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_input, pin_edit;
+    size_t input, input_row; /* rows that are given, in the workspace, too; bytes of one */
 };
 
 /* Tiles of 64 pairs that experts' pairs fill at most. */

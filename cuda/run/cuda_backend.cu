@@ -18,8 +18,13 @@ static void place_step(cuda_backend *b) {
     b->t.id = a;
     b->t.pos = a + rows;
     b->t.slot = a + 2 * rows;
-    b->t.out_row = a + 3 * rows;
-    b->t.want = a + 3 * rows + outs;
+    b->in.at = a + 3 * rows;
+    for (int i = 0; i < 3; i++) b->in.axis[i] = a + (4 + i) * rows;
+    static_assert(CUDA_ROW_WORDS == 7, "these");
+    b->in.rows = (const float *)(b->work + b->plan.input);
+    b->in.width = b->plan.input_row / 4;
+    b->t.out_row = a + CUDA_ROW_WORDS * rows;
+    b->t.want = a + CUDA_ROW_WORDS * rows + outs;
     b->t.draw = (const dev_draw *)(p + b->plan.step_draw);
     b->t.slot_last = (int32_t *)(b->work + b->plan.slot_last);
     b->next_decode = (int *)(b->work + b->plan.counter) + (size_t)b->plan.max_decode * 256;
@@ -53,7 +58,7 @@ static enum infer_status open_device(cuda_backend *b) {
     place_step(b);
     CU(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
-    CU(cudaEventCreateWithFlags(&b->rows_sent, cudaEventDisableTiming));
+    CU(cudaEventCreateWithFlags(&b->input_sent, cudaEventDisableTiming));
     CU(cudaMallocHost((void **)&b->pinned, p->pinned_bytes));
     TRY(host_rows_open(&b->host, &b->c));
     // poison: a kernel that reads what nobody wrote shows it
@@ -96,7 +101,7 @@ static void cuda_close(struct backend *base) {
     tune_close(b->tune);
     for (int i = 0; i < CUDA_FLIGHT; i++)
         if (b->done[i]) cudaEventDestroy(b->done[i]);
-    if (b->rows_sent) cudaEventDestroy(b->rows_sent);
+    if (b->input_sent) cudaEventDestroy(b->input_sent);
     if (b->stream) cudaStreamDestroy(b->stream);
     if (b->pinned) cudaFreeHost(b->pinned);
     host_rows_close(b->host);
@@ -188,24 +193,23 @@ static uint8_t *pinned_pages(const cuda_backend *b, unsigned i) {
 static uint8_t *pinned_result(const cuda_backend *b, unsigned i) {
     return b->pinned + b->plan.pin_result + i * b->plan.host_result_bytes;
 }
-// Rows of a live embedding, which the host holds row by row, to its region: units of LAYOUT_F32.
-static enum infer_status send_rows(cuda_backend *b, int n_row) {
-    const struct weight *w = b->c.embedding;
-    const cuda_region *r = &b->plan.group[b->plan.embedding].region[0];
-    uint8_t *to = b->pinned + b->plan.pin_rows;
-    CU(cudaEventSynchronize(b->rows_sent)); // the copy before this one, which its step waited for
-    for (int t = 0; t < n_row; t++)
-        for (int k = 0; k < w->k; k += 4) {
-            uint8_t *unit =
-                to + (size_t)(t / UNIT_ROWS * r->u + k / UNIT_COLS) * layout_unit_bytes(LAYOUT_F32);
-            memcpy(unit + layout_f32_byte(t % UNIT_ROWS, k % UNIT_COLS),
-                   (const float *)w->data + (size_t)t * (size_t)w->k + k,
-                   (size_t)(w->k - k < 4 ? w->k - k : 4) * 4);
-        }
-    const size_t tiles = (size_t)(n_row + UNIT_ROWS - 1) / UNIT_ROWS;
-    CU(cudaMemcpyAsync(b->weights + r->offset, to, tiles * (size_t)r->u * layout_unit_bytes(LAYOUT_F32),
-                       cudaMemcpyHostToDevice, b->stream));
-    CU(cudaEventRecord(b->rows_sent, b->stream));
+// Rows that are given, one after the other; at[n_row]: which of them a row of the step has, -1: none.
+static enum infer_status send_input(cuda_backend *b, const struct step *s, int32_t *at) {
+    const size_t bytes = b->plan.input_row;
+    uint8_t *to = b->pinned + b->plan.pin_input;
+    int n = 0;
+    memset(at, 0xff, (size_t)s->n_row * sizeof *at);
+    for (int t = 0; s->input && t < s->n_row; t++)
+        if (s->input[t]) at[t] = n++;
+    if (!n) return INFER_OK;
+    if (n > b->c.n_input)
+        return err_set(INFER_E_INPUT, "cuda: %d rows of a step are no tokens, there is room for %d (.inputs)",
+                       n, b->c.n_input);
+    CU(cudaEventSynchronize(b->input_sent)); // the copy before this one, which its step waited for
+    for (int t = 0; t < s->n_row; t++)
+        if (s->input[t]) memcpy(to + (size_t)at[t] * bytes, s->input[t], bytes);
+    CU(cudaMemcpyAsync(b->work + b->plan.input, to, (size_t)n * bytes, cudaMemcpyHostToDevice, b->stream));
+    CU(cudaEventRecord(b->input_sent, b->stream));
     return INFER_OK;
 }
 
@@ -255,12 +259,14 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     memcpy(at(b->t.id), s->id, (size_t)s->n_row * 4);
     memcpy(at(b->t.pos), s->pos, (size_t)s->n_row * 4);
     memcpy(at(b->t.slot), s->slot, (size_t)s->n_row * 4);
+    for (int i = 0; i < 3; i++)
+        memcpy(at(b->in.axis[i]), s->axis[i] ? s->axis[i] : s->pos, (size_t)s->n_row * 4);
+    TRY(send_input(b, s, at(b->in.at)));
     memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
     for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
     TRY(put_draws(b, s, f, (dev_draw *)(blob + b->plan.step_draw)));
     if (!fetched)
         CU(cudaMemcpyAsync((void *)b->t.step, blob, b->plan.step_bytes, cudaMemcpyHostToDevice, b->stream));
-    if (b->c.embedding && b->c.embedding->live) TRY(send_rows(b, s->n_row));
     if (b->pages_known && b->pages_version == s->pages_version) return INFER_OK;
     int32_t *pages = (int32_t *)pinned_pages(b, f);
     for (int g = 0; g < b->c.n_kv_group; g++)
@@ -474,9 +480,9 @@ static void cuda_info(const struct backend *base, struct backend_info *out) {
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",       false,           cuda_probe,       cuda_memory,     cuda_sizes,
-    cuda_open,    cuda_upload,     cuda_compile,     cuda_run,        cuda_wait,
-    NULL,         cuda_read,       cuda_kv_read,     cuda_kv_write,   cuda_kv_page,
-    cuda_kv_copy, cuda_state_read, cuda_state_write, cuda_state_copy, cuda_cancel,
-    cuda_info,    cuda_close,
+    "cuda",          cuda_probe,       cuda_memory,     cuda_sizes,   cuda_open,
+    cuda_upload,     cuda_compile,     cuda_run,        cuda_wait,    NULL,
+    cuda_read,       cuda_kv_read,     cuda_kv_write,   cuda_kv_page, cuda_kv_copy,
+    cuda_state_read, cuda_state_write, cuda_state_copy, cuda_cancel,  cuda_info,
+    cuda_close,
 };

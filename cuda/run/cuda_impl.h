@@ -32,8 +32,9 @@ struct cuda_backend {
     uint8_t *weights, *kv, *act, *work, *out;
     uint8_t *pinned; // blobs, page tables and results, CUDA_FLIGHT of each
     size_t arena_bytes;
-    cudaEvent_t rows_sent; // of a live embedding
+    cudaEvent_t input_sent;
     dev_tables t;
+    dev_input in;
     uint64_t pages_version;
     bool pages_known;
     unsigned n_run, n_wait, n_decode; // n_decode: steps of the fused program, which fetches them itself

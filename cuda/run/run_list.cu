@@ -1,5 +1,6 @@
 // Operations one by one with the plain kernels: links of a program that no pattern takes, and whole lists where no fused kernel
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
+#include "cuda/plain/attend_rows.h"
 #include "cuda/plain/recur.h"
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
@@ -87,9 +88,22 @@ static enum infer_status run_state(cuda_backend *b, const struct op_list *l, con
 
 static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, const struct op_attend *o,
                                     int n, op_queue s) {
+    const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
+    if (o->store < 0) {
+        const attend_rows_job own = {q,
+                                     cuda_rows(b, l, o->k),
+                                     cuda_rows(b, l, o->v),
+                                     out,
+                                     o->n_head,
+                                     o->n_kv_head,
+                                     o->scale,
+                                     o->softcap,
+                                     cuda_constant(b, o->sinks)};
+        CU(op_attend_rows_run(b->t, own, n, s));
+        return INFER_OK;
+    }
     const struct kv_store *st = &b->c.store[o->store];
     const dev_kv kv = cuda_store(b, o->store);
-    const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
     mla_job j;
     if (mla_make(b, l, o, &j)) {
         if (l->cls == ROW_DECODE)
@@ -173,9 +187,10 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
 }
 
 static enum infer_status run_embed(cuda_backend *b, const op_embed &o, rows out, int n, op_queue s) {
-    const int own = config_table_group(&b->c, o.w);
-    CU(op_embed_run(b->t, cuda_matrix(b, own < 0 ? b->plan.embedding : own, 0), out,
-                    embed_scale(b, own < 0 ? b->plan.embedding : own, &o), n, s));
+    const dev_input in = o.beside ? dev_input{} : b->in;
+    const int own = config_table_group(&b->c, o.w), group = own < 0 ? b->plan.embedding : own;
+    CU(op_embed_run(b->t, in, o.w ? cuda_matrix(b, group, 0) : dev_matrix{}, out,
+                    o.w ? embed_scale(b, group, &o) : 1, n, s));
     return INFER_OK;
 }
 
@@ -186,6 +201,24 @@ static enum infer_status run_columns(cuda_backend *b, const struct op_list *l, c
     return INFER_OK;
 }
 
+// Of towers and what they give.
+static enum infer_status run_picture(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
+                                     op_queue s) {
+    if (o->kind == OP_INPUT)
+        CU(op_input_run(b->t, b->in, o->input.from, cuda_rows(b, l, o->input.out), n, s));
+    else
+        CU(op_merge_run(b->t, cuda_rows(b, l, o->merge.x), cuda_rows(b, l, o->merge.out), o->merge.n,
+                        o->merge.mean, n, s));
+    return INFER_OK;
+}
+static enum infer_status run_norm(cuda_backend *b, const struct op_list *l, const struct op_norm *o, int n,
+                                  op_queue s) {
+    CU(op_norm_run(b->t, cuda_rows(b, l, o->x), cuda_rows(b, l, o->out), o->kind, o->dim, o->eps,
+                   cuda_constant(b, o->w), cuda_constant(b, o->bias), op_norm_weights(o), n,
+                   cuda_out_rows(l, o->x), s));
+    return INFER_OK;
+}
+
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
                                 int n_out, op_queue s) {
     auto at = [&](struct view v) { return v.buf < 0 ? rows{} : cuda_rows(b, l, v); };
@@ -193,11 +226,11 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     switch (o->kind) {
     case OP_EMBED:
         return run_embed(b, o->embed, at(o->embed.out), n, s);
+    case OP_INPUT:
+    case OP_MERGE:
+        return run_picture(b, l, o, n, s);
     case OP_NORM:
-        CU(op_norm_run(b->t, at(o->norm.x), at(o->norm.out), o->norm.kind == NORM_LAYER, o->norm.dim,
-                       o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias),
-                       op_norm_weights(&o->norm), n, cuda_out_rows(l, o->norm.x), s));
-        break;
+        return run_norm(b, l, &o->norm, n, s);
     case OP_MATMUL:
         return run_matmul(b, l, o, n, s);
     case OP_ROPE:
@@ -325,7 +358,8 @@ enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, i
 }
 enum infer_status cuda_rope_tables(cuda_backend *b, int n_row, op_queue s) {
     for (int i = 0; i < b->n_rope; i++)
-        CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
+        CU(op_rope_table_run(b->t, b->in, cuda_constant(b, b->rope[i]->inv_freq),
+                             (const int32_t *)cuda_constant(b, b->rope[i]->axis), b->rope[i]->n_rot,
                              b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
     return INFER_OK;
 }

@@ -605,7 +605,6 @@ const struct backend_type backend_cpu = {
     .run = cpu_run,
     .wait = cpu_wait,
     .run_layer = cpu_run_layer,
-    .takes_input = true,
     .read = cpu_read,
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,

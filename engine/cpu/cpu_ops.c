@@ -6,9 +6,9 @@
 
 void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_embed *e = &op->op->embed;
-    const struct quant_info *q = quant_info(e->w->type);
-    size_t row = quant_row_bytes(q, (size_t)e->w->k);
-    float scale = e->scale * e->w->factor;
+    const struct quant_info *q = e->w ? quant_info(e->w->type) : NULL;
+    const size_t row = q ? quant_row_bytes(q, (size_t)e->w->k) : 0;
+    const float scale = q ? e->scale * e->w->factor : 1;
     int a, b;
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {

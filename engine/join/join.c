@@ -93,7 +93,6 @@ void join_describe(struct join *j) {
     struct backend_info first, rest;
     j->first->type->info(j->first, &first);
     j->rest->type->info(j->rest, &rest);
-    j->type.takes_input = j->first->type->takes_input && j->rest->type->takes_input;
     snprintf(j->isa, sizeof j->isa, "%s; %s", rest.isa, first.isa);
 }
 void join_close(struct backend *b) {

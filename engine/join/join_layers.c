@@ -21,8 +21,8 @@ struct split {
     struct join join;
     const struct plan_part *lower; /* and the one behind it */
     struct arena arena;
-    float *rows;      /* rows[n_row][n_embd]: the live embedding of the rest */
-    int32_t *counted; /* 0, 1, 2 ..: ids of the step of the rest */
+    float *rows;         /* rows[n_row][n_embd]: the residual stream on its way */
+    const float **input; /* input[n_row]: each of them */
     struct last_tokens last;
     struct split_run ring[RING];
     unsigned head, tail;
@@ -81,8 +81,7 @@ static enum infer_status split_run(struct backend *b, enum row_class cls, const 
     r->status = run_lower(s, cls, step);
     if (r->status == INFER_OK) {
         struct step second = *step;
-        second.id = s->counted;
-        second.input = NULL;
+        second.input = s->input;
         TRY(s->join.rest->type->run(s->join.rest, cls, &second));
     } else {
         snprintf(r->message, sizeof r->message, "%s", err_message());
@@ -101,17 +100,18 @@ static enum infer_status split_wait(struct backend *b, struct step_result *out) 
 
 static enum infer_status take_memory(struct split *s, const struct plan *p) {
     const struct plan_part *upper = &p->part[p->n_part - 1];
-    size_t n = (size_t)upper->config.embedding->n, outs = 0;
+    const size_t n = (size_t)upper->config.n_input, width = (size_t)upper->config.n_embd;
+    size_t outs = 0;
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         if ((size_t)upper->list[i].max_out > outs) outs = (size_t)upper->list[i].max_out;
-    bool ok = (s->rows = arena_alloc(&s->arena, n * (size_t)upper->config.embedding->k * sizeof *s->rows));
-    ok = ok && (s->counted = arena_alloc(&s->arena, n * sizeof *s->counted));
+    bool ok = (s->rows = arena_alloc(&s->arena, n * width * sizeof *s->rows));
+    ok = ok && (s->input = arena_alloc(&s->arena, n * sizeof *s->input));
     void *last = ok ? arena_alloc(&s->arena, last_tokens_bytes(p->set.n_slot, (int)n)) : NULL;
     ok = ok && last;
     for (int i = 0; ok && i < RING; i++)
         ok = (s->ring[i].slot = arena_alloc(&s->arena, outs * sizeof *s->ring[i].slot)) != NULL;
     if (!ok) return err_set(INFER_E_MEMORY, "out of memory for rows between the host and the device");
-    for (size_t i = 0; i < n; i++) s->counted[i] = (int32_t)i;
+    for (size_t i = 0; i < n; i++) s->input[i] = s->rows + i * width;
     last_tokens_open(&s->last, last, p->set.n_slot);
     return INFER_OK;
 }
@@ -119,8 +119,6 @@ static enum infer_status take_memory(struct split *s, const struct plan *p) {
 static enum infer_status open_parts(struct split *s, const struct plan *p, int first) {
     struct join *j = &s->join;
     TRY(take_memory(s, p));
-    /* the plan allocated the live weight for this: what it points at is only known now */
-    p->part[p->n_part - 1].range.rows->data = s->rows;
     TRY(s->lower->type->open(&j->first, &s->lower->config));
     TRY(join_rest(&j->rest, p, first + 1, NULL));
     join_describe(j);

@@ -297,7 +297,6 @@ enum infer_status join_ranks(struct backend **out, const struct rank_plan *plan,
     snprintf(r->name, sizeof r->name, "%s x%d", r->own->type->name, n);
     snprintf(r->isa, sizeof r->isa, "%s", info.isa ? info.isa : "");
     r->type.name = r->name;
-    r->type.takes_input = r->own->type->takes_input;
     *out = &r->base;
     return INFER_OK;
 }

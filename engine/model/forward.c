@@ -277,7 +277,7 @@ static void layer_inputs(struct emitter *e, struct view x) {
                 read = emit_buffer(e, "inputs_table", own.width, BUF_ROWS_ALL, false);
     emit_norm(e, "inputs_norm", own, own, m->n_layer_input, &m->input_proj_norm);
     float scale = __builtin_sqrtf((float)m->n_layer_input / 2);
-    emit_op(e, "inputs_table", (struct op){.kind = OP_EMBED, .embed = {read, table, scale}});
+    emit_op(e, "inputs_table", (struct op){.kind = OP_EMBED, .embed = {read, table, scale, .beside = true}});
     emit_add(e, "inputs_add", own, read);
     e->inputs = own;
 }
@@ -325,13 +325,13 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
 }
 
-/* x = proj [norm(embedding) ; norm(h)], both in a row of what range->rows has. */
+/* x = proj [norm(embedding) ; norm(h)], both in the row that is given. */
 static void draft_input(struct emitter *e, struct view x) {
     const struct model *m = e->m;
     const int n = m->n_embd;
     struct view in = emit_buffer(e, "draft_rows", 2 * n, BUF_ROWS_ALL, true),
                 both = emit_buffer(e, "draft_norms", 2 * n, BUF_ROWS_ALL, false);
-    emit_op(e, "draft_rows", (struct op){.kind = OP_EMBED, .embed = {in, e->range->rows, 1}});
+    emit_op(e, "draft_rows", (struct op){.kind = OP_EMBED, .embed = {.out = in}});
     emit_norm(e, "draft_embd_norm", view_columns(in, 0, n), view_columns(both, 0, n), n, &m->draft_embd_norm);
     emit_norm(e, "draft_hidden_norm", view_columns(in, n, n), view_columns(both, n, n), n,
               &m->draft_hidden_norm);
@@ -376,7 +376,7 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     TRY(begin(&e, arena, out, m, range));
     struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
     struct op_embed embed = {x, &m->embd, m->embd_scale, false};
-    if (range->first) embed = (struct op_embed){x, range->rows, 1, false};
+    if (range->first) embed = (struct op_embed){.out = x};
     if (m->draft_proj.n)
         draft_input(&e, x);
     else

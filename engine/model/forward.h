@@ -5,12 +5,10 @@
 #include "model/model.h"
 
 /* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with
- * rows, a live weight rows[max_rows][n_embd] from which row t of the step takes its row t; so does a model that drafts, whose rows have
- * 2 n_embd numbers, the embedding and h. The device of the last layer
- * computes the outputs; another one ends with the residual stream in buffer 0. */
+ * step.input, the residual stream of the one before; so does a model that drafts, whose rows have 2 n_embd numbers, the embedding and h.
+ * The device of the last layer computes the outputs; another one ends with the residual stream in buffer 0. */
 struct layer_range {
     int first, end, n_ctx; /* n_ctx: positions of a sequence, at most */
-    struct weight *rows;   /* NULL when ids are embedded */
     int n_remote;          /* another backend has the experts of the layers before this one */
     bool hidden;           /* buffer 0 is read behind the step */
 };

@@ -133,6 +133,7 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
             m->n_state ? p->set.n_slot + (p->set.state_host ? 0 : p->n_state_copy) + p->n_state_mark : 0,
         .n_slot = p->set.n_slot,
         .n_ctx = p->set.n_ctx,
+        .n_input = o->inputs ? p->set.n_batch : 0,
         .card = o->place.card,
         .cpu = o->cpu,
         .cuda = o->cuda,
@@ -280,20 +281,9 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     *part = (struct plan_part){.type = type, .range = range};
     fill_config(c, m, p, options);
     part->range.hidden = options->hidden || m->draft_proj.n;
-    if (range.first ||
-        m->draft_proj
-            .n) { /* rows of the part before, or for a model that drafts: whoever gives them has their bytes */
-        struct weight *rows = arena_alloc(arena, sizeof *rows);
-        if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
-        *rows = (struct weight){.name = "rows",
-                                .type = QUANT_F32,
-                                .n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch
-                                                                           : p->set.n_decode_rows,
-                                .k = m->draft_proj.n ? m->draft_proj.k : m->n_embd,
-                                .factor = 1,
-                                .n_stack = 1,
-                                .live = true};
-        c->embedding = part->range.rows = rows;
+    if (range.first || m->draft_proj.n) { /* rows of the part before, or of whoever drafts */
+        c->embedding = NULL;
+        c->n_input = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
     }
     bool outputs = range.end == m->n_layer;
     int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};

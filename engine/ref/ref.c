@@ -50,7 +50,6 @@ static int page_of(const struct ref *r, const struct kv_store *s, int slot, int 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 static void ref_embed(struct ref *r, const struct op_embed *o) {
-    float scale = o->scale * o->w->factor;
     for (int t = 0; t < r->step.n_row; t++) {
         float *out = ref_row(r, o->out, t);
         const bool given = r->step.input && r->step.input[t];
@@ -59,7 +58,7 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
             continue;
         }
         weight_decode_row(o->w, given ? 0 : r->step.id[t], out);
-        for (int i = 0; i < o->w->k; i++) out[i] *= scale;
+        for (int i = 0; i < o->w->k; i++) out[i] *= o->scale * o->w->factor;
     }
 }
 
@@ -791,7 +790,6 @@ const struct backend_type backend_ref = {
     .run = ref_run,
     .wait = ref_wait,
     .run_layer = ref_run_layer,
-    .takes_input = true,
     .read = ref_read,
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,

@@ -47,9 +47,6 @@ struct weight {
     /* activations keep 13 bits at least on the CPU, weights all of theirs: quantised folders, whose methods speak
      * of weights alone. Of GGUF's types activations have 8 bits there, as is usual */
     bool fine;
-    /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
-     * that another backend hands over) */
-    bool live;
     /* columns[k], a permutation (GPTQ's act-order): column i of data is column columns[i] of W; op_columns brings x into
      * that order. NULL: none. Plain matmuls alone; equal orders are one array */
     const int32_t *columns;
@@ -120,7 +117,8 @@ enum op_kind {
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. A row with step.input has that, as it is; of a table beside the embedding, W[0] like an id. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
+ * the slot's last token. A row with step.input has that, as it is; of a table beside the embedding, W[0] like an id. effects: writes all
+ * of out. w: the configuration's embedding, or the first member of one of its groups; NULL: every row has step.input. */
 struct op_embed {
     struct view out;
     const struct weight *w;
@@ -173,7 +171,7 @@ struct rope {
     float mscale;
     const float *inv_freq; /* inv_freq[n_rot / 2] */
     /* axis[n_rot / 2]: whose position turns a pair: 0: pos, 1 .. 3: step.axis[0 .. 2]; NULL: pos turns all */
-    const uint8_t *axis;
+    const int32_t *axis;
 };
 struct op_rope {
     struct view x;
@@ -549,6 +547,7 @@ struct backend_config {
     size_t copy_bytes;
     const struct remote *remote; /* NULL: no list has such an operation */
     int n_logits;                /* outputs of a step that may want logits */
+    int n_input;                 /* rows of a step that may have step.input */
     const struct tap *tap;       /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
@@ -585,7 +584,6 @@ struct backend; /* begins with: const struct backend_type *type; */
 
 struct backend_type {
     const char *name; /* "ref", "cpu", "cuda" */
-    bool takes_input; /* step.input, step.axis, attention without a store */
     /* INFER_OK when this machine can run it, else INFER_E_DEVICE with the reason; NULL: always. Takes nothing. */
     enum infer_status (*probe)(void);
     /* card as in backend_config; NULL: the host's */

@@ -87,6 +87,7 @@ static void constants(struct op_use *u, const struct op *op) {
         return;
     case OP_ROPE:
         constant(u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
+        constant(u, op->rope.rope->axis, op->rope.rope->n_rot / 2);
         return;
     case OP_ATTEND:
         constant(u, op->attend.sinks, op->attend.n_head);
@@ -162,7 +163,7 @@ struct op_use op_uses(const struct op *op) {
         u.group = *(const struct weight_group *const *)(const void *)((const char *)op + p->group);
         u.weight = u.group->member, u.n_weight = u.group->n_member;
     } else if (op->kind == OP_EMBED) {
-        u.weight = op->embed.w, u.n_weight = 1;
+        u.weight = op->embed.w, u.n_weight = op->embed.w != NULL;
     }
     constants(&u, op);
     return u;
@@ -305,22 +306,5 @@ enum infer_status config_lacks_shares(const struct backend_config *c, const char
 }
 
 enum infer_status step_lacks(const struct step *s, const char *backend) {
-    if (!s->input && !s->axis[0] && !s->axis[1] && !s->axis[2] && !s->adapter) return INFER_OK;
-    return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,
-                   s->input     ? "rows in place of tokens"
-                   : s->adapter ? "adapters"
-                                : "rows of several positions");
-}
-
-enum infer_status config_lacks_input(const struct backend_config *c, const char *backend) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
-            const struct op *op = &c->list[cls]->op[i];
-            if ((op->kind == OP_ATTEND && op->attend.store < 0) ||
-                (op->kind == OP_NORM && op->norm.kind == NORM_NONE))
-                return err_set(INFER_E_UNSUPPORTED,
-                               "%s: no kernel for %s of layer %d; the device 'cpu' has one", backend,
-                               op->name, op->layer);
-        }
-    return INFER_OK;
+    return s->adapter ? err_set(INFER_E_UNSUPPORTED, "%s: no kernel for adapters", backend) : INFER_OK;
 }

@@ -99,10 +99,8 @@ enum infer_status config_lacks(const struct backend_config *c, const char *backe
 /* The same of experts of which the stacks have some. */
 enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend);
 
-/* errors: INFER_E_UNSUPPORTED: a step with what this backend takes none of: rows of input, further positions, adapters; or a list with
- * attention without a store or norms that are none. Rotations by several positions are those by one where a step has no others. Of backends that have none of it. */
+/* errors: INFER_E_UNSUPPORTED: a step with adapters, of which this backend takes none */
 enum infer_status step_lacks(const struct step *s, const char *backend);
-enum infer_status config_lacks_input(const struct backend_config *c, const char *backend);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* What a step can say beside token ids, and what a plan can join: rows in place of embeddings, three positions a row, attention over the
  * rows of the step, adapters' prefixes, parts of three backends. */
 #include "tests/lib/test.h"
+#include "tests/lib/cuda_there.h"
 #include "tests/lib/random.h"
 #include "tests/lib/seam_step.h"
 #include "cache/kv.h"
@@ -18,7 +19,7 @@
 enum { T = 5, H = 4, G = 2, D = 8, V = 7, IN = H * D + 2 * G * D, OUT = H * D, VOCAB = 6 };
 
 static float table_data[VOCAB * IN], inv_freq[D / 2] = {1, 0.5f, 0.25f, 0.125f}, given[2][IN];
-static const uint8_t pairs[D / 2] = {0, 1, 2, 1};
+static const int32_t pairs[D / 2] = {0, 1, 2, 1};
 static const struct rope by_three = {ROPE_NEOX, D, 1, inv_freq, pairs};
 static const struct weight table = {
     .name = "embed", .type = QUANT_F32, .n = VOCAB, .k = IN, .factor = 2, .n_stack = 1, .data = table_data};
@@ -52,6 +53,7 @@ static void run_list(const struct backend_type *type, enum row_class cls, float 
                                .kv_group = &kv_group,
                                .n_slot = 2,
                                .n_ctx = 16,
+                               .n_input = 2,
                                .cpu = {.threads = 3}};
     for (int i = 0; i < ROW_CLASS_COUNT; i++) c.list[i] = i == (int)cls ? &list : &none;
     struct backend_sizes sizes;
@@ -106,13 +108,18 @@ static void rows_axes_and_no_mask(void **state) {
     (void)state;
     static double want_x[T * IN], want[T * OUT];
     static float x[T * IN], out[T * OUT];
-    const struct backend_type *const types[] = {&backend_ref, &backend_cpu};
+    const struct backend_type *types[3] = {&backend_ref, &backend_cpu};
+    bool must;
+    const int n_type = 2 + cuda_there(&must);
+    assert_true(n_type == 3 || !must);
+#ifdef INFER_CUDA
+    types[2] = &backend_cuda;
+#endif
     for (int i = 0; i < VOCAB * IN; i++) table_data[i] = uniform();
     for (int i = 0; i < 2 * IN; i++) given[i / IN][i % IN] = uniform();
     by_hand(want_x, want);
-    for (int b = 0; b < 2; b++)
+    for (int b = 0; b < n_type; b++)
         for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
-            assert_true(types[b]->takes_input);
             run_list(types[b], (enum row_class)cls, x, out);
             for (int i = 0; i < T * IN; i++)
                 assert_true(fabs((double)x[i] - want_x[i]) < 1e-5 * (1 + fabs(want_x[i])));
@@ -140,6 +147,7 @@ static struct infer_engine *engine_of(struct infer_model *m, const char *device)
                                                                  .ctx = N + 1,
                                                                  .slots = 2,
                                                                  .batch = N,
+                                                                 .inputs = true,
                                                                  .gpu_layers = -1,
                                                                  .cpu_experts = -1}));
     return e;
@@ -184,12 +192,14 @@ static void prefixes_of_adapters(struct infer_engine *e, struct model *m, const 
 
 static void an_embedding_in_place_of_a_token(void **state) {
     (void)state;
-    static const char *const devices[] = {"ref", "cpu"};
+    static const char *const devices[] = {"ref", "cpu", "cuda"};
+    bool must;
+    const int n_device = 2 + cuda_there(&must);
     struct infer_model *im = open_llama();
     struct model *m = inside(im);
     const size_t bytes = (size_t)m->n_vocab * sizeof(float);
     float *want = malloc(bytes), *got = malloc(bytes);
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < n_device; d++) {
         struct infer_engine *e = engine_of(im, devices[d]);
         int a, b, n;
         assert_ok(infer_seq_open(e, &a));

@@ -61,7 +61,8 @@ struct embed_job {
     const uint8_t *ring; // the host's steps, ring_row bytes apart; number *next % CUDA_FLIGHT is this one
     size_t ring_row;
     const int *next;
-    dev_matrix w;
+    dev_input in;
+    dev_matrix w; // region NULL: every row is given
     float scale;
     float *res;
     size_t res_row;
@@ -77,6 +78,7 @@ struct embed_job {
     int n_rope;
     struct {
         const float *inv_freq;
+        const int32_t *axis; // NULL: pos turns all pairs
         int half;
         float mscale;
         float2 *table;

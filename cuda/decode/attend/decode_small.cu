@@ -4,7 +4,20 @@
 #include "cuda/formats/unit_value.cuh"
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
-enum { STEP_ROWS, STEP_OUTS, STEP_ID, STEP_POS, STEP_SLOT, STEP_OUT_ROW, STEP_WANT, STEP_DRAW };
+enum {
+    STEP_ROWS,
+    STEP_OUTS,
+    STEP_ID,
+    STEP_POS,
+    STEP_SLOT,
+    STEP_OUT_ROW,
+    STEP_WANT,
+    STEP_INPUT,
+    STEP_AXIS,
+    STEP_AXIS_2,
+    STEP_AXIS_3,
+    STEP_DRAW
+};
 enum { DRAW_WORDS = sizeof(dev_draw) / 4, STEP_WORDS = STEP_DRAW + DRAW_WORDS };
 static_assert(STEP_WORDS <= 32, "a lane each");
 // The words of a row's step out of the host's memory, one lane each: all of them for one way over the bus.
@@ -16,6 +29,10 @@ DEV void read_step(const embed_job &j, int seq, int row, int *word) {
                                : i == STEP_POS     ? j.t.pos
                                : i == STEP_SLOT    ? j.t.slot
                                : i == STEP_OUT_ROW ? j.t.out_row
+                               : i == STEP_INPUT   ? j.in.at
+                               : i == STEP_AXIS    ? j.in.axis[0]
+                               : i == STEP_AXIS_2  ? j.in.axis[1]
+                               : i == STEP_AXIS_3  ? j.in.axis[2]
                                                    : j.t.want;
         const void *from = i >= STEP_DRAW ? (const void *)((const int *)(j.t.draw + row) + i - STEP_DRAW)
                                           : (const void *)(table + row);
@@ -25,6 +42,15 @@ DEV void read_step(const embed_job &j, int seq, int row, int *word) {
         word[i] = at + 4 <= j.ring_row ? *(const int *)(blob + at) : 0; // outputs may be fewer than rows
     }
     __syncthreads();
+}
+// The thread's column of a token's row.
+DEV float embedded(const embed_job &j, int token, int slot) {
+    if (!j.w.region) return 0; // every row is given, but in the first step of warm.cu
+    const int id = token < 0 ? j.t.slot_last[slot] : token;
+    const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
+    const uint8_t *u =
+        j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
+    return j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
 }
 __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     // The step is read from the host's memory, where it was written just before this launch.
@@ -50,7 +76,8 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
         for (int r = 0; r < j.n_rope; r++)
             for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
                 double s, c;
-                sincos((double)pos * (double)j.rope[r].inv_freq[i], &s, &c);
+                const int a = j.rope[r].axis ? j.rope[r].axis[i] : 0;
+                sincos((double)(a ? word[STEP_AXIS - 1 + a] : pos) * (double)j.rope[r].inv_freq[i], &s, &c);
                 j.rope[r].table[(size_t)row * j.rope[r].half + i] =
                     make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
             }
@@ -58,11 +85,8 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     }
     const int col = blockIdx.x * 256 + threadIdx.x;
     if ((col & ~31) >= j.w.k) return;
-    const int id = word[STEP_ID] < 0 ? j.t.slot_last[word[STEP_SLOT]] : word[STEP_ID];
-    const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
-    const uint8_t *u =
-        j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
-    const float v = j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
+    const float v = word[STEP_INPUT] >= 0 ? j.in.rows[word[STEP_INPUT] * j.in.width + col]
+                                          : embedded(j, word[STEP_ID], word[STEP_SLOT]);
     j.res[row * j.res_row + col] = v;
     const float ss = sum16(__fmul_rn(v, v));
     if ((lane & 15) == 0) j.square[row * j.square_row + (col >> 4)] = ss;
