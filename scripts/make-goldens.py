@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes the tiny models and expected logits of tests/golden, from Hugging Face transformers in float32.
 
-usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them; needs: pip install
+usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them, tower likewise; needs: pip install
                                           torch transformers gguf
 
 tests/golden/forward/NAME.gguf, NAME.bin  random weights (norms and biases perturbed away from 1 and 0) and the logits of
                                           every position of one prompt; layouts in tests/golden/README.md
 tests/golden/chat/NAME.gguf, NAME.json    a model with a tokenizer that was trained to give a few known answers
 tests/golden/hf/NAME/                     a folder as transformers writes it, and logits of three prompts: goldens/*.py
+tests/golden/tower/NAME/                  a folder with a tower for images, and its rows of some pictures: goldens/vision.py
 """
 import json
 import pathlib
@@ -19,7 +20,7 @@ import tokenizers
 import torch
 import transformers
 
-from goldens import folder
+from goldens import folder, vision
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -315,7 +316,7 @@ def make_chat(name, seed):
 def main():
     torch.set_num_threads(2)
     tables = [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
-    wanted = sys.argv[1:] or [*tables, "hf"]
+    wanted = sys.argv[1:] or [*tables, "hf", "tower"]
     for kind in ("forward", "chat"):
         (GOLDEN / kind).mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(tables, 100):
@@ -324,6 +325,9 @@ def main():
     for name, row in folder.table().items():
         if "hf" in wanted or f"hf/{name}" in wanted:
             folder.make(name, row)
+    for name in vision.ROWS:
+        if "tower" in wanted or f"tower/{name}" in wanted:
+            vision.make(name)
 
 
 if __name__ == "__main__":

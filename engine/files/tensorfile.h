@@ -89,6 +89,7 @@ struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
     bool sparse_ok;  /* holes of the files are zeros that are meant */
+    bool tower;      /* of a folder: what it has for images, as a file of its own (architecture clip) */
     bool for_gguf;   /* heads and columns of folders in the order in which GGUF has them */
     struct key_ignore ignore;
 };

@@ -17,6 +17,8 @@ struct tower;
 struct tower_options {
     const struct backend_type *backend; /* NULL: the CPU's */
     struct cpu_options cpu;
+    struct cuda_options cuda;
+    int card;        /* as in backend_config */
     int n_embd;      /* of the text model; another one is refused as a wrong mmproj. 0: any */
     int n_deepstack; /* of the text model; not looked at where n_embd is 0 */
     int min_tokens,
@@ -34,8 +36,8 @@ struct tower_info {
     /* Rows have a place in the picture (tower_positions); else positions go on as those of texts. */
     bool three_positions;
     bool both_ways; /* rows of a picture see each other, before and behind */
-    /* What a chat template writes for a picture, which becomes the picture's parts: "<|image_pad|>". before and after: what stands around
-     * them where the template has no picture of its own. */
+    /* What a chat template writes for a picture, which becomes the picture's parts: "<|image_pad|>". before and after: what a template that
+     * has pictures writes around that, for those that have none ("" where it is in the parts). */
     const char *placeholder, *before, *after;
     size_t weight_bytes; /* of the file, read in the map */
     /* Taken by tower_open: weights that were changed, activations of the largest picture. */

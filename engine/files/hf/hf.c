@@ -3,6 +3,7 @@
 #include "files/hf/hf_factors.h"
 #include "files/hf/hf_names.h"
 #include "files/hf/hf_ops.h"
+#include "files/hf/hf_tower.h"
 #include "files/json.h"
 #include "files/hf/safetensors.h"
 #include "base/stbds.h"
@@ -495,10 +496,60 @@ static enum infer_status index_keys(struct folder *d) {
     return INFER_OK;
 }
 
+/* ---- what a folder has for images ---- */
+
+static enum infer_status read_tower_keys(struct folder *d, struct hf_tower *h) {
+    struct mapfile m, more = {0};
+    bool there;
+    TRY(open_text(d, "config.json", TEXT_CONFIG, &m, &there));
+    if (!there) return err_set(INFER_E_INPUT, "%s: the folder holds no config.json", d->f->path);
+    enum infer_status s = open_text(d, "preprocessor_config.json", TEXT_CONFIG, &more, &there);
+    if (!s && !there) s = open_text(d, "processor_config.json", TEXT_CONFIG, &more, &there);
+    if (!s)
+        s = hf_tower_keys(h, &d->keys, m.path, text_of_map(&m), m.size, text_of_map(&more), more.size,
+                          d->options);
+    h->path = d->f->path;
+    mapfile_close(&m);
+    mapfile_close(&more);
+    return s;
+}
+
+static enum infer_status name_tower_tensors(struct folder *d, const struct hf_tower *h) {
+    struct tensorfile *f = d->f;
+    struct strmap *index;
+    size_t n = 1, bytes;
+    for (int p = 0; p < f->n_part; p++) n += 2 * d->list[p].n;
+    if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
+    if (!f->tensor) return no_memory(d);
+    TRY(strmap_new(&index, &f->arena));
+    f->tensor_index = index;
+    for (int p = 0; p < f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            struct tensor t[2];
+            int made;
+            TRY(hf_tower_tensor(h, &d->list[p].tensor[i], t, &made));
+            for (int k = 0; k < made; k++) {
+                t[k].part = p;
+                TRY(put_tensor(d, index, &t[k], t[k].name));
+            }
+        }
+    return INFER_OK;
+}
+
+static enum infer_status read_tower(struct folder *d) {
+    struct hf_tower h = {0};
+    TRY(read_tower_keys(d, &h));
+    put_name(d);
+    if (!d->options->vocab_only) TRY(read_weights(d));
+    TRY(index_keys(d));
+    return d->options->vocab_only ? INFER_OK : name_tower_tensors(d, &h);
+}
+
 enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options *options) {
     struct folder d = {.f = f, .options = options, .keys = {.arena = &f->arena}};
     f->format = "safetensors";
     f->alignment = 1;
+    if (options->tower) return read_tower(&d);
     TRY(read_config(&d));
     put_name(&d);
     TRY(read_tokenizer(&d));

@@ -1,0 +1,212 @@
+/* Towers against transformers: tiny random ones, from folders and from the mmproj files that these become, on ref and cpu. */
+#include "tests/lib/test.h"
+#include "tests/lib/tolerance.h"
+#include "vision/tower.h"
+
+#include <dirent.h>
+#include <math.h>
+
+enum { MAX_PICTURES = 8 };
+
+struct golden {
+    int32_t n, width;
+    float sd;
+    struct {
+        int32_t width, height, to_width, to_height, n_token;
+        float *rows;
+    } picture[MAX_PICTURES];
+};
+
+static void read_words(FILE *f, void *to, size_t n) { assert_int_equal(fread(to, 4, n, f), n); }
+
+static void golden_read(struct golden *g, const char *name) {
+    char file[128], path[512];
+    snprintf(file, sizeof file, "golden/tower/%s/rows.bin", name);
+    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    read_words(f, &g->n, 1);
+    read_words(f, &g->width, 1);
+    read_words(f, &g->sd, 1);
+    assert_in_range(g->n, 1, MAX_PICTURES);
+    for (int i = 0; i < g->n; i++) {
+        read_words(f, &g->picture[i], 5);
+        const size_t all = (size_t)g->picture[i].n_token * (size_t)g->width;
+        g->picture[i].rows = malloc(all * 4);
+        read_words(f, g->picture[i].rows, all);
+    }
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+}
+static void golden_free(struct golden *g) {
+    for (int i = 0; i < g->n; i++) free(g->picture[i].rows);
+}
+
+/* The pattern of goldens/vision.py. */
+static struct image picture(int width, int height, int n) {
+    struct image p = {width, height, mem_alloc((size_t)width * (size_t)height * 3)};
+    assert_non_null(p.rgb);
+    for (int y = 0, i = 0; y < height; y++)
+        for (int x = 0; x < width; x++)
+            for (int c = 0; c < 3; c++)
+                p.rgb[i++] = (unsigned char)(x * (11 + n) + y * 17 + c * 71 + x * y * (c + 1) % 97 + 40 * n);
+    return p;
+}
+
+static const char *const names[] = {"gemma4uv", "gemma4v", "gemma4v-bounds", "qwen3vl", "pixtral", "gemma3"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static struct tower *open_tower(const char *name, const struct tower_options *o) {
+    struct tower *t;
+    char file[128], path[512];
+    snprintf(file, sizeof file, "golden/tower/%s", name);
+    assert_ok(tower_open(&t, test_path(path, sizeof path, file), o));
+    return t;
+}
+
+/* The largest difference of a picture's rows, in standard deviations of all. */
+static double encode(struct tower *t, const struct golden *g, int i, float *rows) {
+    struct image p = picture(g->picture[i].width, g->picture[i].height, i);
+    struct tower_fit f;
+    double most = 0;
+    assert_ok(tower_fit(t, p.width, p.height, &f));
+    assert_int_equal(f.to_width, g->picture[i].to_width);
+    assert_int_equal(f.to_height, g->picture[i].to_height);
+    assert_int_equal(f.n_token, g->picture[i].n_token);
+    assert_ok(tower_encode(t, &p, &f, rows));
+    for (int k = 0; k < f.n_token * g->width; k++) {
+        const double d = fabs((double)rows[k] - (double)g->picture[i].rows[k]);
+        if (!(d <= most)) most = d;
+    }
+    image_free(&p);
+    return most / (double)g->sd;
+}
+
+static void check(const char *name, const char *what, const struct tower_options *o, double tolerance) {
+    struct golden g;
+    struct tower_info info;
+    golden_read(&g, name);
+    struct tower *t = open_tower(name, o);
+    tower_info(t, &info);
+    assert_int_equal(info.n_embd * (1 + info.n_deepstack), g.width);
+    for (int i = 0; i < g.n; i++) {
+        float *rows = malloc((size_t)g.picture[i].n_token * (size_t)g.width * 4);
+        const double d = encode(t, &g, i, rows);
+        if (!(d <= tolerance))
+            fail_msg("%s on %s: picture %d of %d x %d differs by %.3g of sd, tolerance %g", name, what, i,
+                     g.picture[i].width, g.picture[i].height, d, tolerance);
+        free(rows);
+    }
+    tower_close(t);
+    golden_free(&g);
+}
+
+static void rows_of_towers(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++) {
+        check(names[i], "ref", &(struct tower_options){.backend = &backend_ref}, TOL_LOGITS_REF);
+        check(names[i], "cpu, float32", &(struct tower_options){.strict_fp32 = true, .cpu.threads = 2},
+              TOL_LOGITS_REF);
+        check(names[i], "cpu", &(struct tower_options){.cpu.threads = 2}, TOL_LOGITS_BF16);
+    }
+}
+
+/* Sizes at the edges: never more rows than may be, never none; more than the tower has lines of is refused. */
+static void sizes_of_pictures(void **state) {
+    (void)state;
+    static const int sides[] = {1, 2, 7, 8, 9, 47, 48, 49, 200, 3000, 65535};
+    enum { N = sizeof sides / sizeof *sides };
+    for (int i = 0; i < N_NAMES; i++) {
+        struct tower *t = open_tower(names[i], &(struct tower_options){.cpu.threads = 1, .max_tokens = 12});
+        struct tower_info info;
+        int n_refused = 0;
+        tower_info(t, &info);
+        for (int k = 0; k < N * N; k++) {
+            struct tower_fit f;
+            const enum infer_status s = tower_fit(t, sides[k / N], sides[k % N], &f);
+            n_refused += s != INFER_OK;
+            if (s) continue;
+            assert_in_range(f.n_token, 1, info.max_tokens);
+            assert_int_equal(f.grid_x * f.grid_y, f.n_token);
+            assert_int_equal(f.to_width / f.grid_x, f.to_height / f.grid_y);
+        }
+        assert_in_range(n_refused, 0, N * N / 2);
+        struct tower_fit f;
+        assert_int_equal(tower_fit(t, 0, 5, &f), INFER_E_INPUT);
+        assert_int_equal(tower_fit(t, 5, 1 << 20, &f), INFER_E_INPUT);
+        tower_close(t);
+    }
+}
+
+/* Rows of a picture as they stand in a text, each once. */
+static void parts_and_positions(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++) {
+        struct tower *t = open_tower(names[i], &(struct tower_options){.cpu.threads = 1});
+        struct tower_info info;
+        struct tower_fit f;
+        int next = 10, rows = 0;
+        tower_info(t, &info);
+        assert_ok(tower_fit(t, 40, 24, &f));
+        for (int k = 0; k < f.n_part; k++) {
+            struct tower_part p;
+            int32_t axis[64][3];
+            const int first = next;
+            tower_part(t, &f, k, &p);
+            assert_int_equal(p.first_row, rows);
+            rows += p.n_row;
+            tower_positions(t, &f, k, first, axis, &next);
+            for (int r = 0; r < p.n_row; r++)
+                for (int a = 0; a < 3; a++)
+                    assert_int_equal(axis[r][a], first + (!info.three_positions ? r
+                                                          : a == 0              ? 0
+                                                          : a == 1              ? r / f.grid_x
+                                                                                : r % f.grid_x));
+            if (strcmp(info.projector, "pixtral") == 0)
+                assert_string_equal(p.text, k == f.grid_y ? "[IMG_END]" : k ? "[IMG_BREAK]" : "");
+        }
+        assert_int_equal(rows, f.n_token);
+        assert_int_equal(next, 10 + (!info.three_positions ? f.n_token
+                                     : f.grid_x > f.grid_y ? f.grid_x
+                                                           : f.grid_y));
+        tower_close(t);
+    }
+}
+
+static void refused(const char *file, const struct tower_options *o, enum infer_status want,
+                    const char *word) {
+    char path[512];
+    struct tower *t = NULL;
+    assert_int_equal(tower_open(&t, test_path(path, sizeof path, file), o), want);
+    assert_null(t);
+    if (!strstr(err_message(), word)) fail_msg("'%s' does not say '%s'", err_message(), word);
+}
+
+static void what_is_refused(void **state) {
+    (void)state;
+    refused("golden/tower/gemma3", &(struct tower_options){.n_embd = 25}, INFER_E_INPUT,
+            "wrong mmproj: its rows have 24");
+    refused("golden/tower/qwen3vl", &(struct tower_options){.n_embd = 32}, INFER_E_INPUT,
+            "wrong mmproj: its rows have 2 parts");
+    refused("golden/tower/gemma3", &(struct tower_options){.max_tokens = 8}, INFER_E_INPUT, "have 9 rows");
+    refused("golden/hf/llama", NULL, INFER_E_UNSUPPORTED, "no 'vision_config'");
+    refused("golden/hf/llama4-image", NULL, INFER_E_UNSUPPORTED, "'llama4'");
+    refused("golden/chat/chat-llama.gguf", NULL, INFER_E_INPUT, "'llama'");
+    refused("golden/tower/none", NULL, INFER_E_IO, "none");
+}
+
+/* Whether there is a tower, without reading weights. */
+static void probes(void **state) {
+    (void)state;
+    char path[512], projector[64];
+    bool there;
+    assert_ok(tower_probe(test_path(path, sizeof path, "golden/tower/qwen3vl"), projector, &there));
+    assert_true(there);
+    assert_string_equal(projector, "qwen3vl_merger");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_towers), cmocka_unit_test(sizes_of_pictures),
+                                       cmocka_unit_test(parts_and_positions),
+                                       cmocka_unit_test(what_is_refused), cmocka_unit_test(probes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
