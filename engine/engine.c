@@ -354,6 +354,19 @@ double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
 }
 
 /* What the plan knows, without the device's own words. */
+/* The stages before the last one. */
+static void add_stages(struct infer_engine_info *out, const struct plan *p) {
+    for (int i = 0; i + 1 < p->n_part; i++) {
+        const struct plan_part *part = &p->part[i];
+        out->device_layers += part->range.end - part->range.first;
+        out->weight_bytes += part->size.weight_bytes;
+        out->kv_bytes += part->size.kv_bytes;
+        out->activation_bytes += part->config.activation_bytes;
+        out->workspace_bytes += part->size.workspace_bytes;
+        out->device_bytes += part->total_bytes;
+    }
+}
+
 static struct infer_engine_info planned(const struct plan *p) {
     const struct plan_part *part = &p->part[p->n_part - 1];
     struct infer_engine_info out = {
@@ -375,6 +388,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .device_bytes = part->total_bytes,
     };
     plan_kv(p, &out);
+    if (p->set.n_stage) add_stages(&out, p);
     return out;
 }
 
@@ -420,7 +434,7 @@ static enum infer_status fill_report(struct infer_plan_report *r, const struct p
     r->driver_bytes = part->size.driver_bytes;
     r->pinned_bytes = part->size.pinned_bytes;
     r->limit_bytes = part->limit_bytes == SIZE_MAX ? UINT64_MAX : part->limit_bytes;
-    r->host_bytes = p->n_part > 1 ? p->part[0].total_bytes : 0;
+    r->host_bytes = p->n_part > 1 && !p->set.n_stage ? p->part[0].total_bytes : 0;
     r->fits = p->fits;
     r->reached = reached_told(p);
     r->n_nearest = p->n_nearest;

@@ -1,5 +1,5 @@
 /* Layers on two backends: the first ones on the host, the rest and the outputs behind them, on the rows of the residual stream that the
- * host left, which cross in float32 and so change no bit. */
+ * host left, which cross in float32 and so change no bit. Of several stages the rest is such a join, too. */
 #include "join/join.h"
 #include "seam/last_tokens.h"
 
@@ -129,8 +129,11 @@ enum infer_status join_layers(struct backend **out, const struct plan *plan, int
     struct split *s;
     TRY(mem_new(&s, sizeof *s, "a backend of two parts"));
     struct join *j = &s->join;
-    snprintf(j->name, sizeof j->name, "%s+%s:%d", plan->part[plan->n_part - 1].type->name,
-             plan->part[first].type->name, plan->set.n_device_layer);
+    if (plan->set.n_stage)
+        snprintf(j->name, sizeof j->name, "%s, %d stages", plan->part[first].type->name, plan->set.n_stage);
+    else
+        snprintf(j->name, sizeof j->name, "%s+%s:%d", plan->part[plan->n_part - 1].type->name,
+                 plan->part[first].type->name, plan->set.n_device_layer);
     j->type = join_type;
     j->type.name = j->name;
     j->type.run = split_run;

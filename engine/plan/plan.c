@@ -64,6 +64,16 @@ static enum infer_status experts_of(struct plan_settings *s, const struct model 
     return INFER_OK;
 }
 
+static enum infer_status stages_of(struct plan_settings *s, const struct model *m,
+                                   const struct plan_options *o) {
+    if (o->stages > 1 && o->place.memory.total_bytes)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".stages %d: stages are on the processor yet, a card has all layers; .device cpu, or "
+                       "without .stages",
+                       o->stages);
+    return plan_stages(s, m, m->draft_proj.n ? 0 : o->stages, NULL); /* what drafts is small */
+}
+
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
@@ -108,6 +118,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(kernels_of(o));
     TRY(layers_of(m, o, &s->n_device_layer));
     TRY(experts_of(s, m, o));
+    TRY(stages_of(s, m, o));
     s->kv_type = o->kv_type >= 0                   ? (enum kv_type)o->kv_type
                  : o->place.device == &backend_ref ? KV_F32
                                                    : KV_F16;
@@ -247,7 +258,9 @@ static enum infer_status size_part(struct plan *p, struct plan_part *part,
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = part->type == options->place.device && options->place.memory.total_bytes;
     part->limit_bytes = card ? card_available(&options->place.memory, options) : host_memory_available();
-    if (!card && options->ranks && part->limit_bytes != SIZE_MAX) part->limit_bytes /= (size_t)options->ranks;
+    if (!card && part->limit_bytes != SIZE_MAX)
+        part->limit_bytes /=
+            (size_t)(options->ranks > 1 ? options->ranks : 1) * (size_t)(p->set.n_stage ? p->set.n_stage : 1);
     p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
     return INFER_OK;
 }
@@ -305,6 +318,12 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     if (s->n_batch > (int64_t)s->n_ctx * s->n_slot) s->n_batch = s->n_ctx * s->n_slot;
     p->n_prompt_out = options->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
     TRY(plan_kv(p, arena, m));
+    for (int i = 0; i < s->n_stage; i++) {
+        const struct layer_range stage = {
+            .first = i ? s->stage_end[i - 1] : 0, .end = s->stage_end[i], .n_ctx = s->n_ctx};
+        TRY(plan_part(p, arena, m, options, place->device, stage));
+    }
+    if (s->n_stage) return INFER_OK;
     int cut = m->n_layer - s->n_device_layer, away = m->n_layer - s->n_device_experts;
     if (cut > 0)
         TRY(plan_part(p, arena, m, options, place->host,

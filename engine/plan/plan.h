@@ -21,6 +21,13 @@ struct plan_share {
     double tok_s;
 };
 
+enum {
+    PLAN_STAGES = 16,
+    PLAN_PARTS = PLAN_STAGES,
+    PLAN_NEAREST = 8,
+    PLAN_FLIGHTS = 2 /* steps that may be queued at once */
+};
+
 /* What decides the sizes, complete: no value means "default". */
 struct plan_settings {
     int n_ctx, n_slot, n_batch, n_decode_rows; /* rows of the largest prompt step and decode step */
@@ -31,6 +38,8 @@ struct plan_settings {
     bool slot_rows;   /* n_decode_rows follows n_slot */
     int n_state_copy; /* 0: by n_slot */
     bool state_host;  /* the copies in host memory */
+    /* n_stage 0: one device, or that and the host. Else a backend for each run of layers, up to stage_end[n_stage], on the device */
+    int n_stage, stage_end[PLAN_STAGES];
 };
 
 /* A run of layers on one backend, or of layers' experts. */
@@ -46,7 +55,6 @@ struct plan_part {
     bool experts;       /* only these, of the range's layers; the last part has the rest of them */
 };
 
-enum { PLAN_PARTS = 3, PLAN_NEAREST = 8, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
 struct plan {
     struct plan_settings set;
     struct placement place;
@@ -111,6 +119,9 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
 /* plan.c: the sizes of these settings, nothing searched, no text. */
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
                                const struct plan_options *options, const struct plan_settings *set);
+/* stages.c: n stages of whole layers, each with its share of the bytes of weights (NULL: the same). n below 2: none. errors:
+ * INFER_E_INPUT (more than layers), INFER_E_UNSUPPORTED (one device has all layers) */
+enum infer_status plan_stages(struct plan_settings *s, const struct model *m, int n, const double *share);
 /* plan.c: gives every buffer of a list the lowest place that no buffer alive at the same time holds (keep_all: no other buffer).
  * *arena_bytes: raised to what they take. errors: INFER_E_MEMORY (more than an address has) */
 enum infer_status plan_place_buffers(struct op_list *l, bool keep_all, size_t *arena_bytes);
