@@ -21,11 +21,27 @@ extern "C" {
 /* ---- prompts: messages -> token ids, through a chat template, or a text as it is --------------------------------- */
 
 struct json_t; /* of jansson */
+struct infer_picture;
+
+/* Rows of a prompt that are no tokens: those of a picture. */
+struct infer_prompt_rows {
+    int at, n;          /* in place of ids[at .. at + n), which are not read */
+    const float *embed; /* embed[n][stride]: what infer_row.embed is of each */
+    int stride;         /* 0: n_embd */
+    /* Positions beside the first row's, axis[n][3] (infer_row.axis), and how many of them the rows take; NULL: n, one after the other */
+    const int32_t (*axis)[3];
+    int advance;
+};
+
 struct infer_prompt {
     char *text; /* text[n_text], as the tokenizer gets it */
     size_t n_text;
     int32_t *ids; /* ids[n] */
     int n;
+    struct infer_prompt_rows
+        *rows; /* rows[n_rows]: of pictures; their embeddings come with infer_prompt_see */
+    struct infer_picture **picture; /* picture[n_rows]: whose they are */
+    int n_rows;
 };
 void infer_prompt_free(struct infer_prompt *p);
 
@@ -37,14 +53,20 @@ struct infer_prompt_template {
      * in which special tokens are text. */
     const struct json_t *variables;
     const char *tail;
-    size_t n_tail, n_own; /* but for its first bytes, tail[n_own], where they are tokens */
+    size_t n_tail, n_own;                 /* but for its first bytes, tail[n_own], where they are tokens */
+    struct infer_picture *const *picture; /* picture[n_picture], which parts of messages name */
+    int n_picture;
 };
 
-/* Renders messages (a JSON array of {role, content}) with the beginning of an answer behind them, or (generate false) without.
- * errors: INFER_E_INPUT (the template's), INFER_E_UNSUPPORTED (no tokenizer), INFER_E_MEMORY */
+/* Renders messages (a JSON array of {role, content}) with the beginning of an answer behind them, or (generate false) without. content is
+ * a text or a list of parts {type: "text", text} and {type: "image", picture: which of t->picture}. Where a template writes no place for a
+ * picture, what its model reads around one stands in the text. errors: INFER_E_INPUT (the template's, no such picture),
+ * INFER_E_UNSUPPORTED (no tokenizer; the vocabulary has no token for pictures), INFER_E_MEMORY */
 enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer_model *m,
                                       const struct infer_prompt_template *t, struct json_t *messages,
                                       bool generate);
+/* Its pictures are decoded and their rows computed, those that were not seen lately. errors: INFER_E_INPUT (a broken one), INFER_E_MEMORY, INFER_E_CANCEL, INFER_E_DEVICE, INFER_E_NAN */
+enum infer_status infer_prompt_see(struct infer_prompt *p);
 /* Text as it is; special tokens in it are text, or (special) tokens; what the model adds in front is added. */
 enum infer_status infer_prompt_text(struct infer_prompt *p, const struct infer_model *m, const char *text,
                                     size_t n, bool special);
@@ -64,6 +86,52 @@ struct infer_turn_end infer_prompt_turn_end(const struct infer_model *m,
 
 /* What closes the thinking part that the end of a prompt opens; NULL: none is open. */
 const char *infer_prompt_closing(const char *prompt, size_t n);
+
+/* ---- pictures: files to rows of a prompt ---------------------------------------------------------------------- */
+
+/* What sees for a model: a tower with its memory, and the rows that it made lately. Any number of threads may use one. */
+struct infer_vision;
+struct infer_vision_options {
+    int max_tokens; /* rows of a picture, 0: the family's own number */
+    int threads;    /* 0: as an engine's */
+    /* Limits of a file, 0: 20 MB, 64 million pixels; of rows that are kept for pictures that come again, 0: 256 MiB */
+    size_t max_bytes;
+    uint64_t max_pixels;
+    size_t cache_bytes;
+};
+/* Opens an mmproj file, or a folder of Hugging Face that has a tower, for m, which outlives it. errors: INFER_E_IO, INFER_E_INPUT (broken, or
+ * of another model), INFER_E_UNSUPPORTED, INFER_E_MEMORY */
+enum infer_status infer_vision_open(struct infer_vision **out, const struct infer_model *m, const char *path,
+                                    const struct infer_vision_options *options);
+/* Its pictures have to be freed before. */
+void infer_vision_close(struct infer_vision *v);
+/* The first mmproj*.gguf beside a model's file, or the folder itself, into path[n]; false: there is none. */
+bool infer_vision_beside(const char *model, char *path, size_t n);
+struct infer_vision_info {
+    const char *projector, *path;      /* "qwen3vl_merger" */
+    int max_tokens;                    /* of a picture */
+    size_t weight_bytes, memory_bytes; /* of the file, which is mapped; taken */
+};
+void infer_vision_info(const struct infer_vision *v, struct infer_vision_info *out);
+/* Ends the picture that is being computed, with INFER_E_CANCEL; async-signal-safe. */
+void infer_vision_cancel(struct infer_vision *v);
+
+enum {
+    INFER_PICTURE_LOW = 1, /* roughly: its longer side has at most 512 pixels */
+};
+/* A picture of a file's bytes[n] (JPEG, PNG, WebP, GIF, BMP), which are copied, measured by its header: infer_prompt_see decodes it.
+ * errors: INFER_E_INPUT and INFER_E_UNSUPPORTED (one line says what is wrong with it), INFER_E_MEMORY */
+enum infer_status infer_picture_open(struct infer_picture **out, struct infer_vision *v, const void *bytes,
+                                     size_t n, unsigned flags);
+void infer_picture_free(struct infer_picture *p); /* prompts keep theirs */
+/* Decodes it and computes its rows, where these pixels were not seen lately. errors: as infer_prompt_see */
+enum infer_status infer_picture_see(struct infer_picture *p);
+struct infer_picture_info {
+    const char *kind;                       /* "JPEG" */
+    int width, height, to_width, to_height; /* of the file, upright; as the model sees it */
+    int n_token;                            /* of a prompt: its rows, and marks between them */
+};
+void infer_picture_info(const struct infer_picture *p, struct infer_picture_info *out);
 
 /* ---- which tokens an answer may have: a grammar in GBNF or the one of a JSON Schema, and texts that may not come -- */
 
@@ -124,15 +192,6 @@ enum infer_request_make {
 enum infer_request_overflow {
     INFER_OVERFLOW_END,   /* the answer ends (INFER_REQUEST_FULL) */
     INFER_OVERFLOW_SHIFT, /* its older half, but for its first token, is dropped and the rest computed again */
-};
-
-/* Rows of a prompt that are no tokens: those of a picture. */
-struct infer_prompt_rows {
-    int at, n;          /* in place of ids[at .. at + n), which are not read */
-    const float *embed; /* embed[n][n_embd]: what infer_row.embed is of each */
-    /* Positions beside the first row's, axis[n][3] (infer_row.axis), and how many of them the rows take; NULL: n, one after the other */
-    const int32_t (*axis)[3];
-    int advance;
 };
 
 /* Texts, lists and the constraint are the caller's and have to live until infer_request_free; ids are copied. */

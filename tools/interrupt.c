@@ -14,6 +14,7 @@
 static struct {
     struct infer_engine *volatile engine;
     struct infer_request *volatile request;
+    struct infer_vision *volatile vision;
     volatile sig_atomic_t count, idle;
     bool serves;
     int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
@@ -45,6 +46,7 @@ static void on_interrupt(int signal_number) {
     wake();
     if (on.idle) return;
     if (!on.engine || on.count > 1) end_interrupted();
+    if (on.vision) infer_vision_cancel(on.vision);
     if (on.request) infer_request_cancel(on.request);
     infer_cancel(on.engine);
 }
@@ -71,6 +73,8 @@ void interrupt_stops(struct infer_engine *e, struct infer_request *r) {
     on.request = r;
     if (r && on.count) infer_request_cancel(r); /* it came before there was a request to cancel */
 }
+
+void interrupt_stops_picture(struct infer_vision *v) { on.vision = v; }
 
 void interrupt_ends_at_once(void) {
     interrupt_stops(NULL, NULL);

@@ -5,12 +5,15 @@
 #include "infer.h"
 
 struct infer_request;
+struct infer_vision;
 
 /* From the start of the program on. serves: SIGTERM ends a server that is not there yet with exit code 0. */
 void interrupt_install(bool serves);
 /* From here on the first Ctrl-C stops the engine's step and (not NULL) ends the request; a second one ends the program. NULL, NULL:
  * the first ends it. */
 void interrupt_stops(struct infer_engine *e, struct infer_request *r);
+/* Meanwhile it ends the picture that is being computed; NULL: nothing is. */
+void interrupt_stops_picture(struct infer_vision *v);
 /* As after interrupt_stops(NULL, NULL), for a Ctrl-C that came before too: a step that was stopped would only let the next write
  * wait for its reader. */
 void interrupt_ends_at_once(void);

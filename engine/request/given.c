@@ -29,12 +29,15 @@ enum infer_status given_check(const struct infer_sched *s, const struct infer_re
     return INFER_OK;
 }
 
+/* Row i of g. */
+static const float *row_of(const struct infer_request *r, const struct infer_prompt_rows *g, int i) {
+    return g->embed + (size_t)i * (size_t)(g->stride ? g->stride : r->sched->n_embd);
+}
+
 void given_ids(struct infer_request *r) {
     for (int k = 0; k < r->p.n_rows; k++) {
         const struct infer_prompt_rows *g = &r->p.rows[k];
-        for (int i = 0; i < g->n; i++)
-            r->feed[g->at + i] =
-                infer_embed_id(r->sched->engine, g->embed + (size_t)i * (size_t)r->sched->n_embd);
+        for (int i = 0; i < g->n; i++) r->feed[g->at + i] = infer_embed_id(r->sched->engine, row_of(r, g, i));
     }
     if (r->p.n_rows && r->p.drafter == INFER_DRAFT_MODEL) r->p.drafter = INFER_DRAFT_NONE;
 }
@@ -48,7 +51,7 @@ static bool given_row(const struct infer_request *r, struct infer_row *row, int3
         const int i = row->pos - g->at;
         other |= g->axis != NULL;
         if (i < g->n) {
-            row->embed = g->embed + (size_t)i * (size_t)r->sched->n_embd;
+            row->embed = row_of(r, g, i);
             for (int a = 0; g->axis && a < 3; a++) axis[a] = first - i + g->axis[i][a];
             if (g->axis) return true;
         } else if (g->axis) {

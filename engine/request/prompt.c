@@ -5,10 +5,14 @@
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
+#include "request/picture.h"
 
 void infer_prompt_free(struct infer_prompt *p) {
+    for (int i = 0; i < p->n_rows; i++) infer_picture_free(p->picture[i]);
     mem_free(p->text);
     mem_free(p->ids);
+    mem_free(p->rows);
+    mem_free(p->picture);
     *p = (struct infer_prompt){0};
 }
 
@@ -78,10 +82,9 @@ static enum infer_status add_tail(struct chat_text *text, const struct infer_pro
     return INFER_OK;
 }
 
-enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer_model *m,
-                                      const struct infer_prompt_template *t, json_t *messages,
-                                      bool generate) {
-    *p = (struct infer_prompt){0};
+/* The text that the template makes of messages, with what stands behind it. */
+static enum infer_status render(struct chat_text *out, const struct infer_model *m,
+                                const struct infer_prompt_template *t, json_t *messages, bool generate) {
     char now[32];
     time_t seconds = time(NULL);
     struct tm local;
@@ -92,12 +95,57 @@ enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer
                               special_text(m, infer_eos(m)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
     if (input && t->variables) json_object_update(input, (json_t *)t->variables);
-    struct chat_text text = {0};
     enum infer_status st = json_whole(input, failed, "the conversation for the template");
-    if (!st) st = chat_render(&text, t->text, t->n, input);
+    if (!st) st = chat_render(out, t->text, t->n, input);
     json_decref(input);
-    if (!st) st = add_tail(&text, t);
+    if (!st) st = add_tail(out, t);
+    if (st) chat_text_free(out);
+    return st;
+}
+
+/* A prompt with pictures of messages whose parts the template writes, or (flat) whose parts are one text; *found: places for pictures. */
+static enum infer_status with_pictures(struct infer_prompt *p, const struct infer_model *m,
+                                       const struct infer_prompt_template *t, json_t *messages, bool generate,
+                                       struct infer_picture *const *order, int n, bool flat, int *found) {
+    struct chat_text text = {0};
+    TRY(render(&text, m, t, messages, generate));
+    enum infer_status st = flat ? pictures_mark(&text, order[0]) : INFER_OK;
     if (!st) st = tokenize(p, m, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
+    if (!st) st = pictures_into(p, m, order, n, found);
+    if (st || *found != n) infer_prompt_free(p);
+    chat_text_free(&text);
+    return st;
+}
+
+static enum infer_status render_pictures(struct infer_prompt *p, const struct infer_model *m,
+                                         const struct infer_prompt_template *t, json_t *messages,
+                                         bool generate, struct infer_picture *const *order, int n) {
+    int found = 0;
+    enum infer_status st = with_pictures(p, m, t, messages, generate, order, n, false, &found);
+    if ((st && st != INFER_E_INPUT) || (!st && found == n)) return st;
+    json_t *flat = pictures_flat(messages);
+    if (!flat) return err_set(INFER_E_MEMORY, "out of memory: a conversation with pictures");
+    st = with_pictures(p, m, t, flat, generate, order, n, true, &found);
+    json_decref(flat);
+    if (st || found == n) return st;
+    return err_set(INFER_E_INPUT, "the chat template has places for %d of %d pictures", found, n);
+}
+
+enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer_model *m,
+                                      const struct infer_prompt_template *t, json_t *messages,
+                                      bool generate) {
+    struct infer_picture **order;
+    struct chat_text text = {0};
+    int n;
+    *p = (struct infer_prompt){0};
+    TRY(pictures_of(messages, t, &order, &n));
+    if (n) {
+        enum infer_status st = render_pictures(p, m, t, messages, generate, order, n);
+        mem_free(order);
+        return st;
+    }
+    TRY(render(&text, m, t, messages, generate));
+    enum infer_status st = tokenize(p, m, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
     chat_text_free(&text);
     if (st) infer_prompt_free(p);
     return st;

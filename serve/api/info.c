@@ -31,8 +31,9 @@ static void add_codex(const struct server *s, struct buf *out) {
              "supports_reasoning_summaries:false support_verbosity:false apply_patch_tool_type:null "
              "truncation_policy:{mode:'tokens' limit:%d} supports_parallel_tool_calls:true context_window:%d "
              "max_context_window:%d auto_compact_token_limit:%d effective_context_window_percent:95 "
-             "experimental_supported_tools:[] input_modalities:['text']}",
+             "experimental_supported_tools:[] input_modalities:['text'",
              s->name, s->name, s->n_ctx, s->n_ctx, s->n_ctx, (int)(0.9 * s->n_ctx));
+    json_put(out, s->vision ? "'image']}" : "]}");
 }
 
 static void not_ready(struct server *s, struct page *p) {

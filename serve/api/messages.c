@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
+#include "serve/api/pictures.h"
 #include "serve/api/routes.h"
 #include "serve/core/server.h"
 
@@ -16,11 +17,6 @@ struct messages_state {
 };
 
 /* ---- content ---- */
-
-static enum infer_status refuse_type(struct job *j, const char *at, const char *type) {
-    return job_refuse(j, 400, "unsupported_content", at,
-                      "'%s' is of type '%.40s', and this model reads text alone", at, type);
-}
 
 /* Adds text of a block behind another's. */
 static void add_text(struct buf *b, const json_t *text) {
@@ -45,10 +41,12 @@ static bool source_text(struct buf *b, const json_t *block) {
     return json_is_string(content) || json_is_array(content);
 }
 
-/* A text, or blocks of text. */
-static enum infer_status plain_text(struct job *j, const char *at, const json_t *v, struct buf *b) {
+/* A text, or blocks of text and pictures. */
+static enum infer_status plain_text(struct job *j, const char *at, const json_t *v, struct content *c) {
     size_t i;
     json_t *block;
+    struct buf *b = &c->text;
+    char place[160];
     buf_text(b, "");
     if (!v || json_is_null(v)) return INFER_OK;
     if (!json_is_string(v) && !json_is_array(v))
@@ -62,8 +60,11 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
             add_text(b, json_object_get(block, "tool_name"));
         else if (strcmp(type, "search_result") == 0 || strcmp(type, "document") == 0)
             source_text(b, block);
-        else if (strcmp(type, "text") != 0)
-            return refuse_type(j, at, type);
+        else if (content_is_picture(type)) {
+            snprintf(place, sizeof place, "%s[%zu]", at, i);
+            TRY(content_picture(j, place, block, c));
+        } else if (strcmp(type, "text") != 0)
+            return content_refuse(j, at, type);
         else if (!s)
             return job_invalid(j, at, "'%s[%zu].text' must be a string", at, i);
         else if (strncmp(s, "x-anthropic-billing-header:", 27) !=
@@ -73,30 +74,34 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
     return b->failed ? err_set(INFER_E_MEMORY, "out of memory: a message") : INFER_OK;
 }
 
-/* {role, content: b}; b is emptied. */
-static enum infer_status append_text(struct job *j, const char *role, struct buf *b) {
-    json_t *text = json_stringn(b->p ? b->p : "", b->n);
-    b->n = 0;
-    return field_message(j, json_pack("{s:s, s:o}", "role", role, "content", text));
+static bool says(const struct content *c) { return c->text.n || c->parts; }
+
+/* {role, content: c}; c is emptied. */
+static enum infer_status append_content(struct job *j, const char *role, struct content *c) {
+    json_t *content = content_take(c);
+    return field_message(j, content ? json_pack("{s:s, s:o}", "role", role, "content", content) : NULL);
 }
 
 static enum infer_status tool_result(struct job *j, const char *at, const json_t *block) {
     struct messages_state *s = j->state;
-    struct buf b = {0};
+    struct content c = {0};
     const json_t *id = json_object_get(block, "tool_use_id");
     const json_t *name = json_object_get(s->names, json_string_value(id) ? json_string_value(id) : "");
-    enum infer_status st = plain_text(j, at, json_object_get(block, "content"), &b);
-    if (!st && json_is_true(json_object_get(block, "is_error")) && b.n == 0) buf_text(&b, "error");
-    if (!st) st = append_text(j, "tool", &b);
+    char place[128];
+    snprintf(place, sizeof place, "%s.content", at);
+    enum infer_status st = plain_text(j, place, json_object_get(block, "content"), &c);
+    if (!st && json_is_true(json_object_get(block, "is_error")) && !says(&c)) buf_text(&c.text, "error");
+    if (!st) st = append_content(j, "tool", &c);
     json_t *m = json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
     if (!st && id) json_object_set(m, "tool_call_id", (json_t *)id);
     if (!st && name) json_object_set(m, "name", (json_t *)name);
-    buf_free(&b);
+    content_free(&c);
     return st;
 }
 
 /* Blocks of a user's message: results become messages of their own, in front of what the user says behind them. */
-static enum infer_status user_blocks(struct job *j, const char *at, const json_t *content, struct buf *b) {
+static enum infer_status user_blocks(struct job *j, const char *at, const json_t *content,
+                                     struct content *c) {
     size_t i;
     json_t *block;
     char place[96];
@@ -105,21 +110,23 @@ static enum infer_status user_blocks(struct job *j, const char *at, const json_t
         const char *type = field_of(block, "type");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         if (strcmp(type, "tool_result") == 0) {
-            if (b->n) TRY(append_text(j, "user", b));
+            if (says(c)) TRY(append_content(j, "user", c));
             TRY(tool_result(j, place, block));
             any = true;
         } else if (strcmp(type, "text") == 0 && json_is_string(json_object_get(block, "text"))) {
-            add_text(b, json_object_get(block, "text"));
+            add_text(&c->text, json_object_get(block, "text"));
         } else if (strcmp(type, "mid_conv_system") == 0) {
-            if (b->n) TRY(append_text(j, "user", b));
-            TRY(plain_text(j, place, json_object_get(block, "content"), b));
-            TRY(append_text(j, "system", b));
+            if (says(c)) TRY(append_content(j, "user", c));
+            TRY(plain_text(j, place, json_object_get(block, "content"), c));
+            TRY(append_content(j, "system", c));
+        } else if (content_is_picture(type)) {
+            TRY(content_picture(j, place, block, c));
         } else if ((strcmp(type, "search_result") != 0 && strcmp(type, "document") != 0) ||
-                   !source_text(b, block)) {
-            return refuse_type(j, place, type);
+                   !source_text(&c->text, block)) {
+            return content_refuse(j, place, type);
         }
     }
-    return b->n || !any ? append_text(j, "user", b) : INFER_OK;
+    return says(c) || !any ? append_content(j, "user", c) : INFER_OK;
 }
 
 static enum infer_status tool_use(struct job *j, const char *at, const json_t *block, json_t *calls) {
@@ -152,7 +159,7 @@ static enum infer_status assistant_blocks(struct job *j, const char *at, const j
         else if (strcmp(type, "tool_use") == 0)
             st = tool_use(j, place, block, calls);
         else if (strcmp(type, "redacted_thinking") != 0)
-            st = refuse_type(j, place, type);
+            st = content_refuse(j, place, type);
         if (st) break;
     }
     json_object_set_new(m, "content", json_stringn(b->p ? b->p : "", b->n));
@@ -166,7 +173,7 @@ static enum infer_status assistant_blocks(struct job *j, const char *at, const j
 static enum infer_status read_message(struct job *j, const char *at, const json_t *v) {
     const char *role = json_string_value(json_object_get(v, "role"));
     const json_t *content = json_object_get(v, "content");
-    struct buf b = {0};
+    struct content c = {0};
     enum infer_status st;
     if (!role) return job_invalid(j, at, "'%s' must be an object with a role", at);
     if (!json_is_string(content) && !json_is_array(content))
@@ -177,16 +184,16 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
     }
     if (json_is_array(content) && strcmp(role, "assistant") == 0) {
         json_t *m = json_pack("{s:s}", "role", role);
-        st = assistant_blocks(j, at, content, &b, m);
+        st = assistant_blocks(j, at, content, &c.text, m);
         if (!st) st = field_message(j, json_incref(m));
         json_decref(m);
     } else if (json_is_array(content) && strcmp(role, "user") == 0) {
-        st = user_blocks(j, at, content, &b);
+        st = user_blocks(j, at, content, &c);
     } else {
-        st = plain_text(j, at, content, &b);
-        if (!st) st = append_text(j, role, &b);
+        st = plain_text(j, at, content, &c);
+        if (!st) st = append_content(j, role, &c);
     }
-    buf_free(&b);
+    content_free(&c);
     return st;
 }
 
@@ -197,14 +204,14 @@ static enum infer_status read_messages(struct job *j, const char *at, const json
 }
 
 static enum infer_status read_system(struct job *j, const char *at, const json_t *v) {
-    struct buf b = {0};
+    struct content c = {0};
     if (!j->ask.messages) j->ask.messages = json_array();
-    enum infer_status st = plain_text(j, at, v, &b);
-    if (!st && b.n &&
+    enum infer_status st = plain_text(j, at, v, &c);
+    if (!st && says(&c) &&
         json_array_insert_new(j->ask.messages, 0,
-                              json_pack("{s:s, s:o}", "role", "system", "content", json_stringn(b.p, b.n))))
+                              json_pack("{s:s, s:o}", "role", "system", "content", content_take(&c))))
         st = err_set(INFER_E_MEMORY, "out of memory: a message");
-    buf_free(&b);
+    content_free(&c);
     return st;
 }
 

@@ -5,6 +5,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
+#include "serve/api/pictures.h"
 #include "serve/api/routes.h"
 #include "serve/core/server.h"
 
@@ -15,9 +16,43 @@ struct ollama_state {
     bool logprobs, remembers; /* the answer has log probabilities; it ends with its context */
     int top_logprobs;
     struct buf name, args; /* of the open call */
+    struct content shown;  /* pictures of a prompt */
 };
 
 /* ---- fields ---- */
+
+/* images: files in base64, which stand in front of the text. */
+static enum infer_status read_images(struct job *j, const char *at, const json_t *v, struct content *c) {
+    size_t i;
+    json_t *image;
+    char place[128];
+    if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be an array of files in base64", at);
+    json_array_foreach((json_t *)v, i, image) {
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        if (!json_is_string(image)) return job_invalid(j, place, "'%s' must be a file in base64", place);
+        const char *text = json_string_value(image),
+                   *comma = strncmp(text, "data:", 5) ? NULL : strchr(text, ',');
+        const char *from = comma ? comma + 1 : text;
+        TRY(content_base64(j, place, from, json_string_length(image) - (size_t)(from - text), 0, c));
+    }
+    return INFER_OK;
+}
+
+/* The last message's text stands behind its pictures. */
+static enum infer_status add_images(struct job *j, const char *at, const json_t *images) {
+    struct content c = {0};
+    char place[96];
+    json_t *m = json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
+    const json_t *text = json_object_get(m, "content");
+    if (!json_array_size(images)) return INFER_OK;
+    snprintf(place, sizeof place, "%s.images", at);
+    enum infer_status st = read_images(j, place, images, &c);
+    if (!st && json_is_string(text)) buf_add(&c.text, json_string_value(text), json_string_length(text));
+    if (!st && json_object_set_new(m, "content", content_take(&c)))
+        st = err_set(INFER_E_MEMORY, "out of memory: a message");
+    content_free(&c);
+    return st;
+}
 
 static enum infer_status read_message(struct job *j, const char *at, const json_t *v) {
     struct ollama_state *s = j->state;
@@ -25,12 +60,6 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
     const char *role = json_string_value(json_object_get(v, "role"));
     char id[16];
     size_t i;
-    if (json_array_size(json_object_get(v, "images"))) {
-        json_decref(m);
-        json_decref(calls);
-        return job_refuse(j, 400, "unsupported_content", at,
-                          "'%s' has images, and this model reads text alone", at);
-    }
     json_array_foreach(
         calls, i, call) { /* ids are not told here, and templates want them: nine letters, as Mistral's */
         snprintf(id, sizeof id, "call%05d", s->n_id++ % 100000);
@@ -47,6 +76,7 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
         if (name) json_object_set(m, "name", name);
     }
     enum infer_status st = openai_message(j, at, m);
+    if (!st) st = add_images(j, at, json_object_get(v, "images"));
     json_decref(calls);
     json_decref(m);
     return st;
@@ -100,10 +130,9 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
     return fields_read(j, at, v, FIELDS(rows, fields_sampling, fields_undone));
 }
 
-static enum infer_status read_images(struct job *j, const char *at, const json_t *v) {
-    return json_array_size(v)
-               ? job_refuse(j, 400, "unsupported_content", at, "'%s': this model reads text alone", at)
-               : INFER_OK;
+static enum infer_status read_shown(struct job *j, const char *at, const json_t *v) {
+    struct ollama_state *s = j->state;
+    return read_images(j, at, v, &s->shown);
 }
 
 #define OWN(field) .offset = offsetof(struct ollama_state, field), .own = true
@@ -131,7 +160,7 @@ static const struct field of_generate[] = {
     {"prompt", FIELD_KEEP, 0, 32 << 20, OWN(prompt)},
     {"system", FIELD_KEEP, 0, 32 << 20, OWN(system)},
     {"raw", FIELD_BOOL, OWN(raw)},
-    {"images", FIELD_HAND, .hand = read_images},
+    {"images", FIELD_HAND, .hand = read_shown},
     {"template", FIELD_NEUTRAL, .why = "is not taken from requests: the model's holds"},
     {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
     {"context", FIELD_HAND, .hand = read_past},
@@ -162,6 +191,8 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
     if (a->n_context && ((s->suffix && *s->suffix) || s->raw || !j->server->template.text))
         return job_invalid(j, "context",
                            "'context' goes on with a conversation, and 'raw' or 'suffix' makes no one");
+    if (s->shown.parts && ((s->suffix && *s->suffix) || s->raw || !j->server->template.text))
+        return job_invalid(j, "images", "'images' stand in a conversation, and 'raw' or 'suffix' makes none");
     if (s->suffix && *s->suffix) {
         TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
         a->n_prompt = 1;
@@ -181,7 +212,9 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
     a->messages = json_array();
     if (s->system && *s->system)
         json_array_append_new(a->messages, json_pack("{s:s, s:s}", "role", "system", "content", s->system));
-    if (json_array_append_new(a->messages, json_pack("{s:s, s:s}", "role", "user", "content", s->prompt)))
+    buf_text(&s->shown.text, s->prompt);
+    if (json_array_append_new(a->messages,
+                              json_pack("{s:s, s:o}", "role", "user", "content", content_take(&s->shown))))
         return err_set(INFER_E_MEMORY, "out of memory: a message");
     return INFER_OK;
 }
@@ -308,6 +341,7 @@ static void ollama_done(struct job *j) {
     mem_free(s->suffix);
     buf_free(&s->name);
     buf_free(&s->args);
+    content_free(&s->shown);
 }
 
 /* ---- the model ---- */
@@ -376,6 +410,7 @@ static enum infer_status show_reply(struct job *j, struct buf *out) {
         json_put(out, "%s:%d", key, of_arch[i].is);
     }
     json_put(out, "} capabilities:['completion'");
+    if (s->vision) json_put(out, "'vision'");
     if (s->template.text) json_put(out, "'tools'");
     if (s->tools.thinking) json_put(out, "'thinking'");
     json_put(out, "]}\n");

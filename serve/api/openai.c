@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
+#include "serve/api/pictures.h"
 #include "serve/core/server.h"
 
 /* ---- answers ---- */
@@ -307,15 +308,39 @@ static enum infer_status check_content(struct job *j, const char *at, const json
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         const bool refusal =
             type && strcmp(type, "refusal") == 0; /* of an earlier turn: it is what was said */
+        if (type && j->server->vision && content_is_picture(type)) continue;
         if (!refusal && (!type || strcmp(type, "text") != 0))
-            return job_refuse(j, 400, "unsupported_content", place,
-                              "'%s' is of type '%.40s', and this model reads text alone", place,
-                              type ? type : "");
+            return content_refuse(j, place, type ? type : "");
         const char *key = refusal ? "refusal" : "text";
         if (!json_is_string(json_object_get(part, key)))
             return job_invalid(j, place, "'%s.%s' must be a string", place, key);
     }
     return INFER_OK;
+}
+
+/* Parts of a message with pictures; *out NULL: it has none. */
+static enum infer_status read_pictures(struct job *j, const char *at, const json_t *content, json_t **out) {
+    struct content c = {0};
+    size_t i;
+    json_t *part;
+    char place[160];
+    bool any = false;
+    enum infer_status st = INFER_OK;
+    *out = NULL;
+    json_array_foreach((json_t *)content, i, part) any |= content_is_picture(field_of(part, "type"));
+    if (!any) return INFER_OK;
+    json_array_foreach((json_t *)content, i, part) {
+        const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        if (!text) text = json_object_get(part, "refusal");
+        snprintf(place, sizeof place, "%s.content[%zu]", at, i);
+        if (!st && content_is_picture(field_of(part, "type")))
+            st = content_picture(j, place, part, &c);
+        else if (json_is_string(text))
+            buf_add(&c.text, json_string_value(text), json_string_length(text));
+    }
+    if (!st && !(*out = content_take(&c))) st = err_set(INFER_E_MEMORY, "out of memory: a message");
+    content_free(&c);
+    return st;
 }
 
 static enum infer_status check_calls(struct job *j, const char *at, const json_t *calls) {
@@ -346,11 +371,16 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
         return job_invalid(j, place, "'%s' must be system, developer, user, assistant or tool", place);
     TRY(check_content(j, at, json_object_get(v, "content")));
     TRY(check_calls(j, at, json_object_get(v, "tool_calls")));
+    json_t *parts;
+    TRY(read_pictures(j, at, json_object_get(v, "content"), &parts));
     if (json_is_true(json_object_get(v, "prefix"))) j->ask.go_on = true;
     json_t *m = json_object();
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         json_t *x = json_object_get(v, kept[i]);
-        if (x && !json_is_null(x)) json_object_set_new(m, kept[i], json_deep_copy(x));
+        if (parts && strcmp(kept[i], "content") == 0)
+            json_object_set_new(m, kept[i], parts);
+        else if (x && !json_is_null(x))
+            json_object_set_new(m, kept[i], json_deep_copy(x));
     }
     if (strcmp(role, "function") == 0) json_object_set_new(m, "role", json_string("tool"));
     json_t *refusal = json_object_get(v, "refusal");

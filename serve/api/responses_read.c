@@ -2,32 +2,35 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
+#include "serve/api/pictures.h"
 #include "serve/api/responses_int.h"
 
 static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
-/* A text, or parts of text, as one. errors: refusals */
+/* A text, or parts of text, as one; with pictures parts. errors: refusals */
 static enum infer_status joined(struct job *j, const char *at, const json_t *v, json_t **out) {
     size_t i;
     json_t *part;
-    struct buf b = {0};
+    struct content c = {0};
+    char place[128];
     enum infer_status st = INFER_OK;
-    buf_text(&b, "");
-    if (json_is_string(v)) buf_add(&b, json_string_value(v), json_string_length(v));
+    if (json_is_string(v)) buf_add(&c.text, json_string_value(v), json_string_length(v));
     if (v && !json_is_string(v) && !json_is_array(v) && !json_is_null(v))
         st = job_invalid(j, at, "'%s' must be a string or an array of parts", at);
     json_array_foreach((json_t *)v, i, part) {
         const char *type = field_of(part, "type");
         const json_t *text = json_object_get(part, is(type, "refusal") ? "refusal" : "text");
-        if (strstr(type, "image") || strstr(type, "file") || strstr(type, "audio") || !json_is_string(text)) {
-            st = job_refuse(j, 400, "unsupported_content", at,
-                            "'%s[%zu]' is of type '%.40s', and this model reads text alone", at, i, type);
-            break;
-        }
-        buf_add(&b, json_string_value(text), json_string_length(text));
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        if (content_is_picture(type))
+            st = content_picture(j, place, part, &c);
+        else if (strstr(type, "file") || strstr(type, "audio") || !json_is_string(text))
+            st = content_refuse(j, place, type);
+        else
+            buf_add(&c.text, json_string_value(text), json_string_length(text));
+        if (st) break;
     }
-    *out = st || b.failed ? NULL : json_stringn(b.p, b.n);
-    buf_free(&b);
+    *out = st ? NULL : content_take(&c);
+    content_free(&c);
     return st ? st : *out ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a message");
 }
 
@@ -126,7 +129,7 @@ static enum infer_status read_instructions(struct job *j, const char *at, const 
     json_t *content;
     if (!j->ask.messages) j->ask.messages = json_array();
     TRY(joined(j, at, v, &content));
-    if (json_string_length(content) == 0) {
+    if (json_is_string(content) && json_string_length(content) == 0) {
         json_decref(content);
         return INFER_OK;
     }

@@ -61,6 +61,8 @@ static enum infer_status begin(struct engine_side *e, struct choice *c, struct e
     struct infer_request_params p = j->ask.params;
     p.ids = c->prompt->ids;
     p.n_id = c->prompt->n;
+    p.rows = c->prompt->rows;
+    p.n_rows = c->prompt->n_rows;
     p.n_predict = j->n_predict;
     p.sample.seed = c->seed;
     p.constraint = c->constraint;

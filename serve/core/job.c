@@ -86,6 +86,8 @@ static void free_ask(struct ask *a) {
         mem_free(a->prompt[i].text);
         mem_free(a->prompt[i].ids);
     }
+    for (int i = 0; i < a->n_picture; i++) infer_picture_free(a->picture[i].picture);
+    mem_free(a->picture);
     mem_free(a->prompt);
     mem_free(a->context);
     mem_free(a->bias);

@@ -19,6 +19,7 @@ enum {
     JOB_STOP_IDS = 64,
     JOB_TOOLS = 128,
     JOB_MESSAGES = 4096,
+    JOB_PICTURES = 64,
     JOB_ID = 24, /* of [a-z0-9] */
 };
 
@@ -42,18 +43,27 @@ struct ask_prompt {
     int n_id;
 };
 
+/* A picture of a message, and its place for messages. */
+struct ask_picture {
+    struct infer_picture *picture;
+    char at[96];
+};
+
 enum ask_tools { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED, TOOLS_NAMED };
 
 /* What a client asks for. json_begin has put the server's defaults in; a front end changes what its fields say. */
 struct ask {
     /* The prompt: messages for the chat template of the file, or prompts[n_prompt] as they are. Messages have the shape that templates
      * read, [{role, content: text, and where they are there reasoning_content: text, tool_calls: [{id, type: "function", function: {name,
-     * arguments: text or object}}], tool_call_id: text, name: text}]; content null and parts {type: "text"} are made fit later. */
+     * arguments: text or object}}], tool_call_id: text, name: text}]; content null and parts {type: "text"} are made fit later;
+     * parts {type: "image", picture: which of picture} stay. */
     json_t *messages;
     json_t *tools;     /* [{type: "function", function: {name, description, parameters}}], NULL: none */
     json_t *variables; /* further ones of the template by name, scalars; NULL: none */
     bool go_on;        /* the last message is the assistant's, and its text goes on */
     bool no_turn;      /* no beginning of an answer behind the messages (add_generation_prompt false) */
+    struct ask_picture *picture; /* picture[n_picture] */
+    int n_picture;
     struct ask_prompt *prompt; /* prompt[n_prompt] */
     int n_prompt;
     /* ids of an earlier answer that stand in front of the prompt, context[n_context]; NULL: none */

@@ -8,6 +8,16 @@
 
 /* ---- one message ---- */
 
+static bool has_picture(const json_t *content) {
+    size_t i;
+    json_t *part;
+    json_array_foreach((json_t *)content, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (type && strcmp(type, "image") == 0) return true;
+    }
+    return false;
+}
+
 /* Parts {type: "text", text} and null -> one text. */
 static json_t *joined(const json_t *content) {
     struct buf b = {0};
@@ -48,7 +58,7 @@ static void fit_message(const struct server *s, json_t *m) {
     json_t *content = json_object_get(m, "content"), *thought = json_object_get(m, "reasoning_content");
     if (role && strcmp(role, "developer") == 0 && !mentions(s, "developer"))
         json_object_set_new(m, "role", json_string("system"));
-    if (!json_is_string(content)) json_object_set_new(m, "content", joined(content));
+    if (!json_is_string(content) && !has_picture(content)) json_object_set_new(m, "content", joined(content));
     if (!thought) thought = json_object_get(m, "reasoning");
     if (json_is_string(thought)) {
         json_object_set(m, "reasoning_content", thought);
@@ -64,10 +74,32 @@ static bool has_role(const json_t *m, const char *role) {
     return r && strcmp(r, role) == 0;
 }
 
+/* Puts the parts of content behind those of to. */
+static void add_parts(json_t *to, const json_t *content) {
+    if (json_is_array(content))
+        json_array_extend(to, (json_t *)content);
+    else if (json_string_length(content))
+        json_array_append_new(to, json_pack("{s:s, s:O}", "type", "text", "text", content));
+}
+
+/* The same of messages with pictures. */
+static void merge_parts(json_t *to, const json_t *first, const json_t *second) {
+    json_t *parts = json_array();
+    add_parts(parts, first);
+    json_array_append_new(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n"));
+    add_parts(parts, second);
+    json_object_set_new(to, "content", parts);
+}
+
 /* Puts m's text behind (or, first, before) that of to. */
 static void merge(json_t *to, const json_t *m, bool before) {
-    const char *a = json_string_value(json_object_get(before ? m : to, "content")),
-               *b = json_string_value(json_object_get(before ? to : m, "content"));
+    const json_t *first = json_object_get(before ? m : to, "content"),
+                 *second = json_object_get(before ? to : m, "content");
+    if (json_is_array(first) || json_is_array(second)) {
+        merge_parts(to, first, second);
+        return;
+    }
+    const char *a = json_string_value(first), *b = json_string_value(second);
     a = a ? a : "", b = b ? b : "";
     json_object_set_new(to, "content", json_sprintf("%s%s%s", a, *a && *b ? "\n\n" : "", b));
 }
@@ -165,6 +197,10 @@ struct fitted {
 
 static enum infer_status render(struct fitted *f, struct infer_prompt *p, json_t *messages) {
     const struct job *j = f->job;
+    struct infer_picture *pictures[JOB_PICTURES];
+    for (int i = 0; i < j->ask.n_picture; i++) pictures[i] = j->ask.picture[i].picture;
+    f->t.picture = pictures;
+    f->t.n_picture = j->ask.n_picture;
     return infer_prompt_render(p, j->server->model, &f->t, messages, !j->ask.no_turn || j->ask.go_on);
 }
 

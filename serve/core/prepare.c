@@ -97,6 +97,7 @@ static enum infer_status add_context(struct job *j, struct infer_prompt *p) {
     mem_free(p->ids);
     p->ids = ids;
     p->n += a->n_context - own;
+    for (int i = 0; i < p->n_rows; i++) p->rows[i].at += a->n_context - own;
     return INFER_OK;
 }
 
@@ -286,6 +287,17 @@ static enum infer_status prompts(struct job *j) {
     return make_prompts(j);
 }
 
+/* Pictures become rows of the prompt. */
+static enum infer_status see(struct job *j) {
+    for (int i = 0; i < j->ask.n_picture; i++) {
+        const struct ask_picture *p = &j->ask.picture[i];
+        const enum infer_status st = infer_picture_see(p->picture);
+        if (st == INFER_E_INPUT) return job_invalid(j, p->at, "'%s': %s", p->at, err_message());
+        if (st) return st;
+    }
+    return j->ask.n_picture ? infer_prompt_see(&j->prompt[0]) : INFER_OK;
+}
+
 static enum infer_status whole(struct job *j) {
     TRY(prompts(j));
     TRY(check_lengths(j));
@@ -293,7 +305,8 @@ static enum infer_status whole(struct job *j) {
     TRY(make_params(j));
     TRY(make_think_end(j));
     TRY(tool_job_prepare(j));
-    return make_choices(j);
+    TRY(make_choices(j));
+    return see(j);
 }
 
 static enum infer_status told(struct job *j, enum infer_status st) {

@@ -62,6 +62,7 @@ struct server {
     /* of the model, from SERVER_READY on */
     const struct infer_model *model;
     struct infer_model_info info;
+    struct infer_vision *vision;           /* the caller's; NULL: it reads text alone */
     struct infer_prompt_template template; /* text NULL: the file has none */
     char *template_text;                   /* of o.template_file; NULL: the file's own holds */
     struct infer_turn_end end;             /* how the template ends a turn */

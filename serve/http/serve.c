@@ -5,6 +5,7 @@
 #include "serve/http/systemd.h"
 #include "serve/http/web.h"
 #include "tools/session.h"
+#include "tools/sight.h"
 #include "tools/tool.h"
 
 int cmd_serve(const struct options *o);
@@ -49,6 +50,13 @@ static struct serve_options options_of(const struct options *o) {
     return s;
 }
 
+static void say_vision(const struct infer_vision *v) {
+    struct infer_vision_info i;
+    if (!v) return;
+    infer_vision_info(v, &i);
+    tool_say("pictures by %s (%s), at most %d tokens each", i.path, i.projector, i.max_tokens);
+}
+
 static enum infer_status start(struct server *s, struct session *session, const struct options *o) {
     const struct session_need need = {
         .slots = SLOTS, .contexts = WHOLE_CONTEXTS, .size = default_slots, .text = true, .hidden = true};
@@ -59,11 +67,13 @@ static enum infer_status start(struct server *s, struct session *session, const 
     TRY(session_open(session, o, &need));
     s->o.cache_exact = o->cache ? strcmp(o->cache, "exact") == 0 : session->place.async;
     const double gap = o->itl_goal > 0 ? o->itl_goal : session->place.async ? 50 : 250;
+    TRY(sight_open(&s->vision, session, o, o->mmproj && strcmp(o->mmproj, "none") != 0));
     TRY(engine_port_open(&port, session->engine, session->model, gap));
     TRY(server_ready(s, session->model, port, session->path));
     web_where(s->web, where, sizeof where);
     tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
              s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
+    say_vision(s->vision);
     if (*web_note(s->web)) tool_say("%s", web_note(s->web));
     systemd_notify("READY=1\nSTATUS=serving");
     if (s->keys && !s->o.tls_cert) tool_say("keys go over the network in clear text without --tls-cert");
@@ -77,7 +87,9 @@ int cmd_serve(const struct options *o) {
     enum infer_status st = server_open(&s, &so);
     if (!st) st = start(&s, &session, o);
     int code = st ? tool_fail(o, st) : server_run(&s);
+    struct infer_vision *vision = s.vision;
     server_close(&s);
+    infer_vision_close(vision);
     session_close(&session);
     return code;
 }

@@ -236,6 +236,15 @@ static enum infer_status describe(struct buf *out, const json_t *tools, bool how
                        : INFER_OK;
 }
 
+static json_t *text_part(const char *text) { return json_pack("{s:s, s:s}", "type", "text", "text", text); }
+
+/* The answer of a tool that has pictures, as a user's message. */
+static void shown_as_text(json_t *m, json_t *parts) {
+    json_array_insert_new(parts, 0, text_part("<tool_response>\n"));
+    json_array_append_new(parts, text_part("\n</tool_response>"));
+    json_object_set_new(m, "role", json_string("user"));
+}
+
 /* An assistant's calls as text behind its content; a tool's answer as a user's message. */
 static enum infer_status as_text(json_t *m) {
     const char *role = json_string_value(json_object_get(m, "role")),
@@ -245,6 +254,10 @@ static enum infer_status as_text(json_t *m) {
     struct buf b = {0};
     size_t i;
     if (!calls && !result) return INFER_OK;
+    if (result && json_is_array(json_object_get(m, "content"))) {
+        shown_as_text(m, json_object_get(m, "content"));
+        return INFER_OK;
+    }
     buf_text(&b, result ? "<tool_response>\n" : "");
     buf_text(&b, content ? content : "");
     json_array_foreach(calls, i, call) {
@@ -275,7 +288,9 @@ enum infer_status tool_tell(const struct tool_probe *p, json_t *messages, const 
     enum infer_status st = describe(&text, tools, !p->rendered);
     json_array_foreach(messages, i, m) if (!st && !p->rendered) st = as_text(m);
     const char *role = json_string_value(json_object_get(first, "role"));
-    if (!st && role && strcmp(role, "system") == 0) {
+    if (!st && role && strcmp(role, "system") == 0 && json_is_array(json_object_get(first, "content"))) {
+        json_array_append_new(json_object_get(first, "content"), text_part(text.p));
+    } else if (!st && role && strcmp(role, "system") == 0) {
         const char *content = json_string_value(json_object_get(first, "content"));
         json_object_set_new(first, "content", json_sprintf("%s\n\n%s", content ? content : "", text.p));
     } else if (!st) {

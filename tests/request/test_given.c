@@ -95,8 +95,9 @@ static void expect_same(const struct told *a, const struct told *b) {
 static void the_answer_of_tokens(void **state) {
     (void)state;
     static const int batches[] = {256, 64, 7};
-    const struct infer_prompt_rows rows[] = {{FIRST, 30, embed, NULL, 0},
-                                             {FIRST + 40, 50, embed + (size_t)40 * (size_t)n_embd, NULL, 0}};
+    const struct infer_prompt_rows rows[] = {
+        {FIRST, 30, embed, 0, NULL, 0},
+        {FIRST + 40, 50, embed + (size_t)40 * (size_t)n_embd, n_embd, NULL, 0}};
     struct told want, got, other, again;
     for (int b = 0; b < 3; b++) {
         struct place p;
@@ -121,7 +122,7 @@ static void positions_behind_pictures(void **state) {
     (void)state;
     static const int32_t grid[6][3] = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {0, 1, 0}, {0, 1, 1}, {0, 1, 2}},
                          one[1][3] = {{0, 0, 0}};
-    const struct infer_prompt_rows pictures[] = {{3, 6, embed, grid, 3}, {10, 1, embed, one, 1}};
+    const struct infer_prompt_rows pictures[] = {{3, 6, embed, 0, grid, 3}, {10, 1, embed, 0, one, 1}};
     static const int32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {3, 3, 4},
                                       {3, 3, 5}, {3, 4, 3}, {3, 4, 4}, {3, 4, 5}, {6, 6, 6},
                                       {7, 7, 7}, {8, 8, 8}, {9, 9, 9}};
@@ -145,11 +146,11 @@ static void what_is_refused(void **state) {
     struct infer_request *r;
     int32_t ids[30];
     struct infer_request_params q = infer_request_defaults();
-    const struct infer_prompt_rows wrong[] = {{-1, 2, embed, NULL, 0},
-                                              {5, 0, embed, NULL, 0},
-                                              {5, 26, embed, NULL, 0},
-                                              {5, 25, embed, NULL, 0},
-                                              {5, 2, NULL, NULL, 0}};
+    const struct infer_prompt_rows wrong[] = {{-1, 2, embed, 0, NULL, 0},
+                                              {5, 0, embed, 0, NULL, 0},
+                                              {5, 26, embed, 0, NULL, 0},
+                                              {5, 25, embed, 0, NULL, 0},
+                                              {5, 2, NULL, 0, NULL, 0}};
     place_open(&p, 16);
     for (int i = 0; i < 30; i++) ids[i] = token_of(i);
     q.seq = -1, q.ids = ids, q.n_id = 30, q.n_rows = 1, q.n_logprob = 0;
@@ -158,7 +159,7 @@ static void what_is_refused(void **state) {
         assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_INPUT);
         assert_null(r);
     }
-    q.rows = &(struct infer_prompt_rows){5, 2, embed, NULL, 0};
+    q.rows = &(struct infer_prompt_rows){5, 2, embed, 0, NULL, 0};
     ids[6] = -1; /* not read, the one behind is */
     q.score = true;
     assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_UNSUPPORTED);

@@ -64,12 +64,12 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
 static enum infer_status raw_prompt(struct chat *c, struct infer_prompt *p) {
     size_t n = 0, i;
     json_t *m;
-    json_array_foreach(c->messages, i, m) n += json_string_length(json_object_get(m, "content"));
+    json_array_foreach(c->messages, i, m) n += json_string_length(chat_text(m));
     char *text;
     TRY(mem_new(&text, n + 1, "conversation"));
     n = 0;
     json_array_foreach(c->messages, i, m) {
-        json_t *content = json_object_get(m, "content");
+        const json_t *content = chat_text(m);
         memcpy(text + n, json_string_value(content), json_string_length(content));
         n += json_string_length(content);
     }
@@ -208,7 +208,7 @@ static void loop(struct chat *c) {
             if (next == CHAT_GO_ON) continue;
         } else {
             if (text[0] == '/') text++, n--; /* "//" is a text that begins with a slash */
-            enum infer_status st = infer_prompt_add_message(c->messages, "user", text, n);
+            enum infer_status st = chat_say_to_model(c, text, n);
             if (st) {
                 c->code = tool_fail(c->o, st);
                 continue;

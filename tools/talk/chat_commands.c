@@ -39,6 +39,8 @@ static enum chat_next do_clear(struct chat *c, const char *arg) {
     json_t *first = json_array_get(c->messages, 0);
     bool keep = first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     while (json_array_size(c->messages) > (size_t)keep) chat_drop(c, NULL);
+    talk_forget_pictures(&c->talk);
+    c->n_said = 0;
     chat_say(c, "the conversation is empty%s", keep ? " but for the system message" : "");
     return CHAT_GO_ON;
 }
@@ -85,11 +87,12 @@ static enum chat_next do_edit(struct chat *c, const char *arg) {
     json_incref(last);
     chat_drop(c, "assistant");
     chat_drop(c, "user");
+    c->n_said = chat_first_picture(c, last); /* its pictures stay */
     enum infer_status st = INFER_OK;
     if (*arg)
-        st = infer_prompt_add_message(c->messages, "user", arg, strlen(arg));
+        st = chat_say_to_model(c, arg, strlen(arg));
     else
-        line_preset(c->line, json_string_value(json_object_get(last, "content")));
+        line_preset(c->line, json_string_value(chat_text(last)));
     json_decref(last);
     if (st) return say_error(c, st);
     return *arg ? CHAT_ANSWER : CHAT_GO_ON;
@@ -149,11 +152,15 @@ static enum chat_next do_read(struct chat *c, const char *arg) {
     enum infer_status st = *arg ? text_read(&text, &n, arg, TEXT_PROMPT)
                                 : err_set(INFER_E_INPUT, "/read needs a file: /read notes.txt");
     if (st) return say_error(c, st);
-    st = n ? infer_prompt_add_message(c->messages, "user", text, n)
-           : err_set(INFER_E_INPUT, "%s is empty", arg);
+    st = n ? chat_say_to_model(c, text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
     mem_free(text);
     if (!st) chat_say(c, "%s: %zu bytes are sent", arg, n);
     return st ? say_error(c, st) : CHAT_ANSWER;
+}
+
+static enum chat_next do_image(struct chat *c, const char *arg) {
+    const enum infer_status st = chat_image(c, arg);
+    return st ? say_error(c, st) : CHAT_GO_ON;
 }
 
 static enum chat_next do_set(struct chat *c, const char *arg) {
@@ -270,7 +277,7 @@ static json_t *read_messages(const char *path) {
     bool good = json_is_array(messages);
     size_t i;
     json_array_foreach(messages, i, m) good =
-        good && json_is_string(json_object_get(m, "role")) && json_is_string(json_object_get(m, "content"));
+        good && json_is_string(json_object_get(m, "role")) && json_is_string(chat_text(m));
     if (good) json_incref(messages);
     json_decref(j);
     if (good) return messages;
@@ -282,6 +289,11 @@ static enum chat_next do_load(struct chat *c, const char *arg) {
     if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/load needs a file: /load talk.json"));
     json_t *messages = read_messages(arg);
     if (!messages) return say_error(c, INFER_E_INPUT);
+    const enum infer_status st = chat_load_pictures(c, messages);
+    if (st) {
+        json_decref(messages);
+        return say_error(c, err_prefix(st, "%s", arg));
+    }
     json_decref(c->messages);
     c->messages = messages;
     keep_file(c, arg);
@@ -305,6 +317,7 @@ static const struct chat_entry {
     {"/set", "[NAME [VALUE]]", "show all settings, say what one means, or change it: /set temp 0.7", do_set,
      false},
     {"/read", "FILE", "send a file as the next message", do_read, true},
+    {"/image", "FILE", "show a picture with the next message", do_image, true},
     {"/save", "[FILE]", "write the conversation as JSON, what was computed to FILE.kv; again without FILE",
      do_save, true},
     {"/load", "FILE", "go on with a saved conversation, at once where FILE.kv fits", do_load, true},

@@ -73,6 +73,13 @@ static enum infer_status read_text(struct run *r, const char *path) {
     return st;
 }
 
+/* Whether a picture comes from stdin. */
+static bool takes_stdin(const struct options *o) {
+    for (int i = 0; i < o->image.n; i++)
+        if (strcmp(o->image.text[i], "-") == 0) return true;
+    return false;
+}
+
 /* The prompt of the command line, with the text of stdin before it, as llm and ollama have it; else -f, else stdin. */
 static enum infer_status read_prompt(struct run *r) {
     const struct options *o = r->o;
@@ -84,7 +91,7 @@ static enum infer_status read_prompt(struct run *r) {
         r->text = mem_strdup(r->prompted);
         if (!r->text) return err_set(INFER_E_MEMORY, "the prompt");
         r->n = strlen(r->text);
-        const enum stdin_has has = waits ? STDIN_NOW : stdin_has(0);
+        const enum stdin_has has = takes_stdin(o) ? STDIN_NONE : waits ? STDIN_NOW : stdin_has(0);
         if (has == STDIN_NOW) TRY(read_text(r, "-"));
         r->later = has == STDIN_LATER;
     }
@@ -117,6 +124,11 @@ static enum infer_status check_prompt(const struct options *o) {
     if ((o->n_arg || o->prompt) && o->file && strcmp(o->file, "-") != 0)
         return err_set(INFER_E_INPUT, "%s and -f are both given, and there is one prompt",
                        o->prompt ? "-p" : "a prompt");
+    if (takes_stdin(o) && ((!o->n_arg && !o->prompt && !o->file) || (o->file && strcmp(o->file, "-") == 0)))
+        return err_set(INFER_E_INPUT,
+                       "--image - takes stdin, and the prompt is to come from there, too: -p TEXT gives one");
+    if (o->image.n && o->raw)
+        return err_set(INFER_E_INPUT, "--image needs a chat template, and this is --raw");
     if (n > 5 && strcmp(arg + n - 5, ".gguf") == 0 && stat(arg, &st) == 0)
         return err_set(INFER_E_INPUT,
                        "'%s' stands where the prompt does; a model is given with -m: infer run -m %s", arg,
@@ -141,7 +153,12 @@ static enum infer_status make_prompt(struct run *r) {
     json_t *messages = json_array();
     enum infer_status st = messages ? INFER_OK : err_set(INFER_E_MEMORY, "the conversation");
     if (!st && o->system) st = infer_prompt_add_message(messages, "system", o->system, strlen(o->system));
-    if (!st) st = infer_prompt_add_message(messages, "user", r->text, r->n);
+    for (int i = 0; !st && i < o->image.n; i++) {
+        char line[PATH_MAX];
+        st = talk_picture(&r->talk, o, o->image.text[i], line, sizeof line);
+        if (!st && !o->quiet) tool_say("%s", line);
+    }
+    if (!st) st = talk_say(&r->talk, messages, 0, r->text, r->n);
     if (!st) st = infer_prompt_render(&r->prompt, m, &r->talk.template, messages, true);
     json_decref(messages);
     return st;

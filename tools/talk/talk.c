@@ -9,6 +9,7 @@
 #include "files/textfile.h"
 #include "tools/interrupt.h"
 #include "tools/sampling.h"
+#include "tools/sight.h"
 #include "tools/tool.h"
 
 /* ---- options -> what a request asks for ---- */
@@ -131,6 +132,74 @@ enum infer_status talk_begin(struct talk *t, const struct options *o) {
     return INFER_OK;
 }
 
+enum infer_status talk_picture(struct talk *t, const struct options *o, const char *path, char *line,
+                               size_t n) {
+    struct infer_picture *p;
+    if (!t->template.text)
+        return err_set(INFER_E_INPUT, "%s: pictures need a chat template%s", path,
+                       o->raw ? ", and this is --raw" : "");
+    if (!t->vision) TRY(sight_open(&t->vision, &t->session, o, true));
+    TRY(sight_picture(&p, t->vision, path, line, n));
+    struct infer_picture **grown = mem_realloc(t->picture, (size_t)(t->n_picture + 1) * sizeof *grown);
+    if (grown) t->picture = grown;
+    char **files = mem_realloc(t->picture_file, (size_t)(t->n_picture + 1) * sizeof *files),
+         *file = mem_strdup(strcmp(path, "-") == 0 ? "stdin" : path);
+    if (files) t->picture_file = files;
+    if (!grown || !files || !file) {
+        infer_picture_free(p);
+        mem_free(file);
+        return err_set(INFER_E_MEMORY, "%s", path);
+    }
+    t->picture_file[t->n_picture] = file;
+    t->picture[t->n_picture++] = p;
+    t->template.picture = t->picture;
+    t->template.n_picture = t->n_picture;
+    return INFER_OK;
+}
+
+void talk_forget_pictures(struct talk *t) {
+    for (int i = 0; i < t->n_picture; i++) {
+        infer_picture_free(t->picture[i]);
+        mem_free(t->picture_file[i]);
+    }
+    mem_free(t->picture);
+    mem_free(t->picture_file);
+    t->picture = NULL;
+    t->picture_file = NULL;
+    t->template.picture = NULL;
+    t->template.n_picture = t->n_picture = 0;
+}
+
+enum infer_status talk_say(struct talk *t, json_t *messages, int first, const char *text, size_t n) {
+    TRY(infer_prompt_add_message(messages, "user", text, n));
+    if (first == t->n_picture) return INFER_OK;
+    json_t *m = json_array_get(messages, json_array_size(messages) - 1), *parts = json_array();
+    bool ok = parts != NULL;
+    for (int i = first; i < t->n_picture; i++)
+        ok = ok && !json_array_append_new(parts, json_pack("{s:s, s:i, s:s}", "type", "image", "picture", i,
+                                                           "file", t->picture_file[i]));
+    ok = ok && !json_array_append_new(
+                   parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(m, "content")));
+    if (ok && !json_object_set_new(m, "content", parts)) return INFER_OK;
+    return err_set(INFER_E_MEMORY, "a message");
+}
+
+/* Rows of the prompt's pictures; Ctrl-C ends that. */
+static enum infer_status see(struct talk *t, struct infer_prompt *p) {
+    if (!p->n_rows) return INFER_OK;
+    const double begin = term_seconds();
+    interrupt_stops_picture(t->vision);
+    enum infer_status st = INFER_OK;
+    for (int i = 0; !st && i < t->n_picture; i++) {
+        st = infer_picture_see(t->picture[i]);
+        if (st == INFER_E_INPUT) st = err_prefix(st, "%s", t->picture_file[i]);
+    }
+    if (!st) st = infer_prompt_see(p);
+    interrupt_stops_picture(NULL);
+    t->see_seconds = term_seconds() - begin;
+    return st;
+}
+
 enum infer_status talk_open(struct talk *t, const struct options *o) {
     struct session *s = &t->session;
     struct infer_request_params p;
@@ -150,6 +219,8 @@ void talk_close(struct talk *t) {
     infer_grammar_vocab_close(t->vocab);
     infer_grammar_free(t->grammar);
     mem_free(t->template_text);
+    talk_forget_pictures(t);
+    infer_vision_close(t->vision);
     session_close(&t->session);
     *t = (struct talk){0};
 }
@@ -167,12 +238,15 @@ static enum infer_status show_text(void *user, const char *text, size_t n, bool 
     return t->show(t->user, text, n, thinking);
 }
 
-enum infer_status talk_answer(struct talk *t, const struct options *o, const struct infer_prompt *p) {
+enum infer_status talk_answer(struct talk *t, const struct options *o, struct infer_prompt *p) {
     struct infer_request_params params;
     struct infer_request *r;
     TRY(talk_params(t, o, &params));
+    TRY(see(t, p));
     params.ids = p->ids;
     params.n_id = p->n;
+    params.rows = p->rows;
+    params.n_rows = p->n_rows;
     if (t->template.text)
         params.start = infer_prompt_closing(p->text, p->n_text) ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
     params.on_text = show_text;

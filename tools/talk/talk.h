@@ -12,6 +12,10 @@
 /* A model and one sequence of an engine, and what the options ask of every answer in it. */
 struct talk {
     struct session session;
+    struct infer_vision *vision;    /* NULL: not needed yet */
+    struct infer_picture **picture; /* picture[n_picture]: those of the conversation, */
+    char **picture_file;            /* of these files */
+    int n_picture;
     struct infer_prompt_template template; /* text NULL: the file has none, or --raw */
     char *template_text;                   /* --template's */
     struct infer_turn_end end;             /* how the template ends a turn */
@@ -21,6 +25,7 @@ struct talk {
     struct infer_sched *sched;
     struct session_draft draft;
     int seq;
+    double see_seconds;                              /* of the pictures of the last answer */
     bool draws;                                      /* of talk_params: tokens are drawn, */
     uint64_t seed;                                   /* with this seed */
     struct infer_request *request;                   /* of the last answer; NULL: there was none */
@@ -31,6 +36,14 @@ struct talk {
 };
 /* Opens model and engine and takes the template. errors: those of session_open, INFER_E_IO (--template cannot be read) */
 enum infer_status talk_begin(struct talk *t, const struct options *o);
+/* A picture that messages can name from now on (t->n_picture - 1); what sees is opened for the first one. line[n]: what there is to say of it.
+ * errors: those of sight_open and sight_picture, INFER_E_INPUT (--raw) */
+enum infer_status talk_picture(struct talk *t, const struct options *o, const char *path, char *line,
+                               size_t n);
+/* All pictures go. */
+void talk_forget_pictures(struct talk *t);
+/* {role: "user", content}: pictures first .. t->n_picture - 1, and text[n]. errors: INFER_E_INPUT (no UTF-8), INFER_E_MEMORY */
+enum infer_status talk_say(struct talk *t, json_t *messages, int first, const char *text, size_t n);
 /* The rest. errors: those of talk_params, of grammar and schema (and both given), INFER_E_MEMORY */
 enum infer_status talk_open(struct talk *t, const struct options *o);
 void talk_close(struct talk *t);
@@ -39,7 +52,7 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct in
 /* Draws the seed where none is given. */
 void talk_seed(struct options *o);
 /* Answers p; t->show gets the text. t->request tells the rest. errors: those of infer_request_new and infer_request_status */
-enum infer_status talk_answer(struct talk *t, const struct options *o, const struct infer_prompt *p);
+enum infer_status talk_answer(struct talk *t, const struct options *o, struct infer_prompt *p);
 /* Tokens that the sequence holds. */
 int talk_held(const struct talk *t);
 /* Tokens and steps of the answer a second, but for steps in which weights were arranged, where there were others; 0: unknown. */
@@ -74,6 +87,7 @@ struct chat {
     struct talk talk;
     struct line *line;
     json_t *messages; /* [{role, content}] */
+    int n_said;       /* of talk.picture: those that messages have; the others go with the next one */
     bool terminal_in, terminal_out, colour;
     bool interrupted;   /* an answer was ended by Ctrl-C */
     bool thought_shown; /* as part of this answer, which has not begun */
@@ -99,5 +113,14 @@ enum infer_status chat_set(struct chat *c, const char *arg);
 int chat_set_complete(const struct chat *c, const char *before, size_t *from, char **out, int cap);
 /* Removes the last message when it is of this role (any role: NULL); false when it is not. */
 bool chat_drop(struct chat *c, const char *role);
+/* The user's message, with the pictures that wait for one. errors: those of talk_say */
+enum infer_status chat_say_to_model(struct chat *c, const char *text, size_t n);
+/* chat_picture.c: the text of a message beside its pictures; the first of these, or those that none has yet. */
+const json_t *chat_text(const json_t *message);
+int chat_first_picture(const struct chat *c, const json_t *message);
+/* /image FILE. */
+enum infer_status chat_image(struct chat *c, const char *path);
+/* Opens the pictures that messages of a file name. errors: INFER_E_INPUT (no such messages), those of talk_picture */
+enum infer_status chat_load_pictures(struct chat *c, json_t *messages);
 /* Puts a system message in front, or takes it away (NULL). */
 enum infer_status chat_system(struct chat *c, const char *text);

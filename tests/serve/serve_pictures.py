@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Pictures, from files and from requests of all APIs: the same answer everywhere, alone, beside others and from the cache; what is refused.
+usage: serve_pictures.py INFER TESTS SERVE_FAKE"""
+import base64, os, struct, subprocess, sys, tempfile, threading, zlib
+from serve_client import *
+sys.dont_write_bytecode = True
+sys.path.insert(0, tests + "/lib")
+import sight_files
+
+def chunk(name, data): return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+def png(width, height, seed):
+    """stripes; of 64 x 64 pixels 64 rows and 8 marks"""
+    rows = b"".join(b"\0" + bytes((x * seed * 7 + y * 3 + c * 50) % 256 for x in range(width) for c in range(3)) for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+def b64(data): return base64.b64encode(data).decode()
+def url(data, kind="png"): return f"data:image/{kind};base64,{b64(data)}"
+def part(data, **more): return {"type": "image_url", "image_url": {"url": url(data), **more}}
+def text(t): return {"type": "text", "text": t}
+def say(*content, n=12, **more): return {"messages": [{"role": "user", "content": list(content)}], "temperature": 0, "max_tokens": n, **more}
+
+A, B = png(64, 64, 1), png(64, 40, 2)
+
+def all_apis(s):
+    """the answer to A and "hello", and tokens of the prompt"""
+    status, _, a = s.ask(CHAT, say(part(A), text("hello")))
+    same("chat", status, 200)
+    answer, n = a["choices"][0]["message"]["content"], a["usage"]["prompt_tokens"]
+    plain = s.ask(CHAT, say(text("hello")))[2]["usage"]["prompt_tokens"]
+    same("64 rows and 8 marks of lines", n - plain, 72)
+    r = s.ask("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url(A), "detail": "high"}, {"type": "input_text", "text": "hello"}]}],
+                                "temperature": 0, "max_output_tokens": 12})[2]
+    same("responses", (r["output"][0]["content"][0]["text"], r["usage"]["input_tokens"]), (answer, n))
+    m = {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(A)}}, {"type": "text", "text": "hello"}]}], "max_tokens": 12}
+    a = s.ask("/v1/messages", {**m, "temperature": 0})[2]
+    same("messages", (a["content"][0]["text"], a["usage"]["input_tokens"] + a["usage"].get("cache_read_input_tokens", 0)), (answer, n))
+    same("count_tokens", s.ask("/v1/messages/count_tokens", m)[2]["input_tokens"], n)
+    o = s.ask("/api/chat", {"model": "m", "stream": False, "options": {"temperature": 0, "num_predict": 12}, "messages": [{"role": "user", "content": "hello", "images": [b64(A)]}]})[2]
+    same("ollama", (o["message"]["content"], o["prompt_eval_count"]), (answer, n))
+    o = s.ask("/api/generate", {"model": "m", "stream": False, "options": {"temperature": 0, "num_predict": 12}, "prompt": "hello", "images": [b64(A)]})[2]
+    same("ollama generate", o["response"], answer)
+    check("ollama's capabilities", "vision" in s.ask("/api/show", {"model": "m"})[2]["capabilities"])
+    t = s.ask("/apply-template", say(part(A), text("hello")))[2]
+    same("the template's own place", (t["prompt"].count("[IMG]"), t["tokens"]), (1, n))
+    return answer, n
+
+def again(s, answer, n):
+    """a talk: the second turn computes no row of the picture; others beside it change nothing"""
+    talk = [{"role": "user", "content": [part(A), text("hello")]}, {"role": "assistant", "content": answer}, {"role": "user", "content": "and you?"}]
+    ask = {"messages": talk, "temperature": 0, "max_tokens": 12, "logprobs": True}
+    first = s.ask(CHAT, ask)[2]
+    check("taken over", first["usage"]["prompt_tokens_details"]["cached_tokens"] >= 64, first["usage"])
+    got = [None] * 6
+    def one(i): got[i] = s.ask(CHAT, ask if i % 2 else say(part(B if i == 2 else A), text("count"), part(A), n=20))[2]
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    for i in (1, 3, 5): same("beside others", got[i]["choices"], first["choices"])
+    check("another picture, another answer", got[0]["choices"] != got[2]["choices"], got[0]["choices"])
+    fresh = Server("--mmproj", folder + "/mmproj-model.gguf", model=folder + "/model.gguf")
+    same("without a cache", fresh.ask(CHAT, ask)[2]["choices"], first["choices"])
+    fresh.stop()
+
+def refusals(s):
+    def no(name, body, param, *words, path=CHAT):
+        status, _, a = s.ask(path, body)
+        message = a["error"]["message"]
+        check(f"refused: {name}", status == 400 and a["error"].get("param") == param and all(w in message for w in words), (status, a))
+    at = "messages[0].content[0]"
+    no("cut", say(part(A[:-60]), text("x")), at, at, "the PNG is broken: it ends early")
+    no("text", say(part(b"hello"), text("x")), at, "no JPEG, PNG, WebP, GIF or BMP")
+    no("too large", say(part(A[:16] + struct.pack(">II", 60000, 60000) + A[24:]), text("x")), at, "60000 x 60000")
+    no("an address", say({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}), at, "addresses are not fetched here")
+    no("a file", say({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), at, "addresses are not fetched here")
+    no("no base64", say({"type": "image_url", "image_url": {"url": "data:image/png;base64,@@@@"}}), at, "is not base64")
+    no("detail", say(part(A, detail="most")), at, "detail")
+    no("no URL", say({"type": "image_url", "image_url": {}}), at, "has no URL")
+    no("many", say(*[part(B)] * 65), "messages[0].content[64]", "64 pictures")
+    no("sound", say({"type": "input_audio"}), at, "'input_audio'")
+    status, _, a = s.ask(CHAT, say(*[part(png(64, 64, i)) for i in range(40)], text("x"), n=1))
+    same("too many tokens", (status, a["error"]["code"]), (400, "context_length_exceeded"))
+
+def text_alone():
+    s = Server()
+    status, _, a = s.ask(CHAT, say(part(A), text("x")))
+    check("a model without a tower", status == 400 and "chat-llama reads text alone" in a["error"]["message"], a)
+    status, _, a = s.ask("/api/chat", {"model": "m", "messages": [{"role": "user", "content": "x", "images": [b64(A)]}]})
+    check("of ollama, too", status == 400 and "chat-llama reads text alone" in str(a), a)
+    s.stop()
+
+def program(answer):
+    """run and chat give the server's answer"""
+    file = folder + "/a b.png"
+    open(file, "wb").write(A)
+    def run(*args, text=None, model="model.gguf"):
+        p = subprocess.run([infer, *args, "-m", folder + "/" + model, "--device", "cpu", "--threads", "2"], input=text, capture_output=True, timeout=120)
+        return p.returncode, p.stdout.decode(), p.stderr.decode()
+    code, out, err = run("run", "--image", file, "-p", "hello", "-n", "12")
+    same("run", (code, out.strip()), (0, answer.strip()))
+    check("its line", "a b.png: PNG of 64 x 64, seen as 64 x 64: 72 tokens" in err, err)
+    same("from stdin", run("run", "--image", "-", "-p", "hello", "-n", "12", "-q", text=A)[1].strip(), answer.strip())
+    same("chat", run("chat", "-n", "12", "-q", "--temp", "0", text=f'/image "{file}"\nhello\n'.encode())[1].strip(), answer.strip())
+    code, out, err = run("run", "--image", "-", "-p", "hello", text=A[:-60])
+    check("a broken one", code == 2 and "stdin: the PNG is broken: it ends early" in err, (code, err))
+    code, out, err = run("run", "--image", folder + "/none.png", "-p", "hello")
+    check("none", code == 2 and "none.png" in err, (code, err))
+    code, out, err = run("run", "--image", file, "-p", "hello", "--mmproj", "none")
+    check("not wanted", code == 2 and "reads text alone: --mmproj is none" in err, (code, err))
+    code, out, err = run("run", "--image", file, "-p", "hello", "--mmproj", folder + "/other.gguf")
+    check("a tower of another model", code == 2 and "other.gguf" in err, (code, err))
+    code, out, err = run("run", "--image", file, "-p", "hello", "--mmproj", folder + "/unknown.gguf")
+    check("an unknown one", code == 2 and "projector 'resampler' is not known" in err, (code, err))
+
+with tempfile.TemporaryDirectory() as folder:
+    sight_files.write_pair(folder, tests)
+    sight_files.write_tower(folder + "/other.gguf", 48)
+    sight_files.write_tower(folder + "/unknown.gguf", 64, projector="resampler")
+    s = Server(model=folder + "/model.gguf")
+    check("it says what sees", "mmproj-model.gguf (pixtral)" in s.log(), s.log())
+    answer, n = all_apis(s)
+    again(s, answer, n)
+    refusals(s)
+    s.stop()
+    text_alone()
+    program(answer)
+done()
