@@ -337,7 +337,7 @@ struct infer_row {
     const struct infer_draw
         *draw; /* NULL: greedy; kept by the caller until infer_submit has returned, as are these: */
     /* embed[n_embd]: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
-     * infer_embed_id stands in its place in infer_seq_ids and in prefixes. Not for models with recurrent states */
+     * infer_embed_id stands in its place in infer_seq_ids and in prefixes. A sequence goes back behind it, or to where a state was kept */
     const float *embed;
     /* axis[3]: the row's positions in time, lines and columns, for models whose rotations have three; NULL: pos, all of them */
     const int32_t *axis;

@@ -22,7 +22,7 @@ void engine_put_again(struct infer_engine *e, struct flight *f, enum row_class c
         f->pos[c][at + i] = from + i;
         f->slot[c][at + i] = seq;
         f->input[c][at + i] = NULL;
-        f->axis[c][0][at + i] = f->axis[c][1][at + i] = f->axis[c][2][at + i] = from + i;
+        for (int a = 0; a < 3; a++) f->axis[c][a][at + i] = from + i - e->kv.seq[seq].shift[from + i];
     }
     e->n_replayed += (uint64_t)n;
 }
@@ -41,7 +41,8 @@ enum infer_status engine_replay(struct infer_engine *e, int seq) {
                                    .pos = f->pos[c],
                                    .slot = f->slot[c],
                                    .pages = e->kv.tables,
-                                   .pages_version = e->kv.version};
+                                   .pages_version = e->kv.version,
+                                   .axis = {f->axis[c][0], f->axis[c][1], f->axis[c][2]}};
         enum infer_status st = e->backend->type->run(e->backend, c, &f->step[c]);
         if (!st) st = e->backend->type->wait(e->backend, &result);
         s->n_state += n;

@@ -37,9 +37,7 @@ static enum infer_status check_draw(const struct infer_engine *e, const struct i
 
 /* A row that is no token. */
 static enum infer_status check_embed(const struct infer_engine *e, const struct infer_row *r, int i) {
-    if (e->rows || e->kv.state.n_keep)
-        return err_set(INFER_E_UNSUPPORTED, "row %d: this model takes tokens alone (it %s)", i,
-                       e->rows ? "drafts" : "has recurrent states");
+    if (e->rows) return err_set(INFER_E_UNSUPPORTED, "row %d: this model takes tokens alone (it drafts)", i);
     if (r->decode) return err_set(INFER_E_INPUT, "row %d: a row that is no token is one of a prompt", i);
     return INFER_OK;
 }
@@ -90,6 +88,7 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         if (e->kv.state.n_keep && s->n_state < rows[i].pos) { /* what joins the step comes first */
             engine_put_again(e, f, ROW_DECODE, n_row[ROW_DECODE], rows[i].seq, s->n_state,
                              rows[i].pos - s->n_state);
+            turns |= s->shift[rows[i].pos - 1] != 0;
             n_row[ROW_DECODE] += rows[i].pos - s->n_state;
             f->n_joined += rows[i].pos - s->n_state;
         }
@@ -147,6 +146,12 @@ static enum infer_status find_room(struct infer_engine *e, const int32_t *end) {
     return INFER_OK;
 }
 
+static int32_t shift_of(const struct infer_row *r) {
+    if (r->embed) return KV_GIVEN;
+    if (!r->axis) return 0;
+    return r->axis[0] == r->axis[1] && r->axis[0] == r->axis[2] ? r->pos - r->axis[0] : KV_GIVEN;
+}
+
 /* Takes pages for the rows and moves the lengths on. */
 static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows,
                                     int n) {
@@ -161,6 +166,7 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
         uint8_t how = (uint8_t)((rows[i].decode ? KV_DECODED : 0) | (begins ? KV_BEGINS : 0));
         TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, seq, f->length_before[seq])));
         kv_append(&e->kv, seq, &id, &how, 1);
+        e->kv.seq[seq].shift[rows[i].pos] = shift_of(&rows[i]);
         e->last[seq] = -1;
     }
     return INFER_OK;

@@ -62,6 +62,7 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
         s->ids = arena_alloc(arena, ((size_t)n_ctx + 1) * sizeof *s->ids);
         s->key = arena_alloc(arena, (size_t)kv->max_pages * sizeof *s->key);
         s->how = arena_alloc(arena, (size_t)n_ctx + 1);
+        s->shift = arena_alloc(arena, ((size_t)n_ctx + 1) * sizeof *s->shift);
         s->mark = -1;
         s->span = span + (size_t)i * (size_t)n_group;
         if (!s->ids || !s->key || !s->how)
@@ -285,6 +286,7 @@ void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, 
     struct kv_seq *s = &kv->seq[slot];
     for (int i = 0; i < n; i++) {
         s->how[s->length] = how ? how[i] : 0;
+        s->shift[s->length] = 0;
         if (s->n_known == s->length && ids[i] != -1) s->n_known++;
         s->ids[s->length++] = ids[i];
     }
@@ -305,6 +307,19 @@ static bool pages_reach(const struct kv *kv, const struct kv_seq *s, int length)
     for (int g = 0; g < kv->n_group; g++)
         if (s->span[g].first > first_page(kv->pool[g].window, length)) return false;
     return true;
+}
+
+/* Whether rows from .. end - 1 can be computed again by their ids. */
+static bool ids_say_all(const struct kv_seq *s, int from, int end) {
+    for (int i = from; i < end; i++)
+        if (s->shift[i] == KV_GIVEN) return false;
+    return true;
+}
+/* From the first id on that stands for a row without a token nothing says where rotations are. */
+static void shifts_unknown(struct kv_seq *s) {
+    int i = 0;
+    while (i < s->length && s->ids[i] >= -1) s->shift[i++] = 0;
+    while (i < s->length) s->shift[i++] = KV_GIVEN;
 }
 
 /* The best state up to length: the slot of a copy, or -1: the slot's own (own: it is one), or the beginning; *at: where it stands. Rows
@@ -340,7 +355,7 @@ static int reachable(const struct kv *kv, int slot, int length, bool own, int *s
         return length;
     }
     *state = best_state(kv, slot, length, own, at);
-    return length <= s->n_known && pages_reach(kv, s, *at) ? length : *at;
+    return length <= s->n_known && pages_reach(kv, s, *at) && ids_say_all(s, *at, length) ? length : *at;
 }
 
 void kv_state_runs(struct kv *kv, int slot) { kv->seq[slot].n_state = kv->seq[slot].length; }
@@ -356,7 +371,7 @@ void kv_state_lost(struct kv *kv, int slot, struct kv_moves *moves) {
     struct kv_seq *s = &kv->seq[slot];
     *moves = (struct kv_moves){.state_to = slot};
     moves->state_from = best_state(kv, slot, s->length, false, &s->n_state);
-    if (!pages_reach(kv, s, s->n_state)) clear(kv, slot);
+    if (!pages_reach(kv, s, s->n_state) || !ids_say_all(s, s->n_state, s->length)) clear(kv, slot);
 }
 
 /* The last page that stays will be written again: a shared one has to be copied. errors: INFER_E_FULL, nothing has changed then */
@@ -503,6 +518,7 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv
     moves->state_from = state_find(&kv->state, s->key[pages - 1]);
     if (moves->state_from >= 0) state_use(&kv->state, moves->state_from);
     memmove(s->ids, ids, (size_t)s->length * sizeof *ids);
+    shifts_unknown(s);
     kv->version++;
     return s->length;
 }
@@ -520,9 +536,11 @@ enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uin
     enum infer_status st = kv_reserve(kv, slot, n, 0);
     static const uint8_t unknown = KV_DECODED; /* at worst */
     for (int i = 0; st == INFER_OK && i < n; i++) kv_append(kv, slot, ids + i, how ? how + i : &unknown, 1);
-    if (st == INFER_OK)
+    if (st == INFER_OK) {
+        shifts_unknown(s);
         kv_state_runs(kv, slot);
-    else
+    } else {
         clear(kv, slot);
+    }
     return st;
 }

@@ -36,8 +36,10 @@ struct kv_seq {
     int n_known;  /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
     int32_t *ids; /* ids[n_ctx + 1] */
     int n_state; /* models with states: where its state stands; positions up to length are computed again first */
-    int mark;               /* where a copy of its own stands; -1: none */
-    uint8_t *how;           /* how[n_ctx + 1]: how each position was computed, enum kv_how bits */
+    int mark;     /* where a copy of its own stands; -1: none */
+    uint8_t *how; /* how[n_ctx + 1]: how each position was computed, enum kv_how bits */
+    /* shift[n_ctx + 1]: by how much rotations have a smaller position; KV_GIVEN: what its id does not say */
+    int32_t *shift;
     struct prefix_key root; /* of the salt under which its prefixes are known */
     int n_key;              /* full pages whose ids are known */
     struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */
@@ -48,6 +50,8 @@ struct kv_seq {
 
 /* How a position was computed: as a decode row; as the first row of a run, so that its bits may depend on it. */
 enum kv_how { KV_DECODED = 1, KV_BEGINS = 2 };
+
+enum { KV_GIVEN = INT32_MIN };
 
 struct kv {
     int n_slot, n_ctx, max_pages, n_group;

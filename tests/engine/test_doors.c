@@ -267,6 +267,62 @@ static void embeddings_of_a_model_in_parts(void **state) {
     free(want), free(got);
 }
 
+/* Logits of token t at pos, whose rotations stand at `turn` on all axes. */
+static void token_behind(struct infer_engine *e, const struct model *m, int seq, int pos, int turn,
+                         float *logits) {
+    const int32_t axis[3] = {turn, turn, turn};
+    struct infer_output out;
+    const struct infer_row row = {
+        .id = token_of(pos), .pos = pos, .seq = seq, .decode = true, .want = INFER_WANT_LOGITS, .axis = axis};
+    assert_ok(infer_step(e, &row, 1, &out));
+    memcpy(logits, out.logits[0], (size_t)m->n_vocab * sizeof *logits);
+}
+
+/* Layers with states and positions on three axes: tokens behind rows that are none are computed again with their positions, and where rows
+ * that are none would have to be, the sequence is shorter than it was asked to be. */
+static void states_behind_rows_that_are_no_tokens(void **state) {
+    (void)state;
+    char path[512];
+    struct infer_model *im;
+    assert_ok(infer_model_open(&im, test_path(path, sizeof path, "golden/hf/qwen3_5"), NULL));
+    struct model *m = inside(im);
+    static int32_t axes[STATE_DIM_MAX];
+    for (int i = 0; i < STATE_DIM_MAX; i++) axes[i] = 1 + i % 3;
+    for (int i = 0; i < 4; i++) m->rope[i].axis = axes;
+    static const char *const devices[] = {"ref", "cpu"};
+    enum { LAST = 6, BEHIND = N - 40 };
+    float *want = malloc((size_t)m->n_vocab * sizeof *want), *got = malloc((size_t)m->n_vocab * sizeof *got);
+    for (int d = 0; d < 2; d++) {
+        struct infer_engine_options o = {.device = devices[d],
+                                         .threads = 2,
+                                         .ctx = N + 8,
+                                         .slots = 2,
+                                         .batch = N,
+                                         .gpu_layers = -1,
+                                         .cpu_experts = -1};
+        struct infer_engine *e;
+        int seq;
+        assert_ok(infer_engine_create(&e, im, &o));
+        assert_ok(infer_seq_open(e, &seq));
+        step_of(e, m, seq, N - 3, 0.5f, want);
+        for (int i = 0; i < LAST; i++) token_behind(e, m, seq, N + i, BEHIND + i, want);
+        assert_ok(infer_seq_rewind(e, seq, N + LAST - 1));
+        assert_int_equal(infer_seq_length(e, seq), N + LAST - 1);
+        token_behind(e, m, seq, N + LAST - 1, BEHIND + LAST - 1, got);
+        assert_true(infer_replayed(e) > 0);
+        assert_memory_equal(got, want, (size_t)m->n_vocab * sizeof *want);
+        /* elsewhere it is another token */
+        assert_ok(infer_seq_rewind(e, seq, N + LAST - 1));
+        token_behind(e, m, seq, N + LAST - 1, BEHIND + LAST + 9, got);
+        assert_memory_not_equal(got, want, (size_t)m->n_vocab * sizeof *want);
+        assert_ok(infer_seq_rewind(e, seq, N - 1));
+        assert_true(infer_seq_length(e, seq) <= N - 3);
+        infer_engine_free(e);
+    }
+    free(want), free(got);
+    infer_model_close(im);
+}
+
 static void what_rows_are_refused(void **state) {
     (void)state;
     struct infer_model *m = open_llama();
@@ -381,6 +437,7 @@ int main(void) {
         cmocka_unit_test(rows_axes_and_no_mask),
         cmocka_unit_test(an_embedding_in_place_of_a_token),
         cmocka_unit_test(embeddings_of_a_model_in_parts),
+        cmocka_unit_test(states_behind_rows_that_are_no_tokens),
         cmocka_unit_test(what_rows_are_refused),
         cmocka_unit_test(joins_compose),
     };
