@@ -17,6 +17,7 @@ static void add_model(const struct server *s, const char *name, struct buf *out)
              "{id:%s object:'model' type:'model' created:%ld created_at:%s display_name:%s owned_by:'infer' "
              "max_model_len:%d context_length:%d max_input_tokens:%d",
              name, s->created, iso, name, s->n_ctx, s->n_ctx, s->n_ctx);
+    json_put(out, s->vision ? "input_modalities:['text' 'image']" : "input_modalities:['text']");
     json_put(out, "meta:{n_vocab:%d n_ctx_train:%d n_embd:%d n_params:%llu size:%llu}}", s->info.n_vocab,
              s->info.n_ctx_train, s->info.n_embd, (unsigned long long)s->info.n_param,
              (unsigned long long)s->info.file_bytes);

@@ -5,7 +5,7 @@ usage: page.py PAGE [--pictures FOLDER] [--server URL]
 PAGE: the folder with index.html, style.css and app.js as they are built (build/made/page). Needs playwright and axe-core-python from
 PyPI and a Chromium; scripts/test-page gets them. --server: a last question to a running `infer serve` too.
 """
-import argparse, http.server, json, os, re, sys, threading, time
+import argparse, base64, http.server, json, os, re, struct, sys, threading, time, zlib
 from playwright.sync_api import sync_playwright
 
 HEADERS = dict(re.findall(r'\{"([A-Z][A-Za-z-]+)",\s*((?:"[^"]*"\s*)+)\}', open(
@@ -54,7 +54,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Answers what `script` says: a list of (delta, seconds before it), or a status with an error."""
     daemon_threads = True
     script, asked, gone, ready = [], [], 0, True
-    key, model, down = None, "tiny-model", False
+    key, model, down, sees = None, "tiny-model", False, False
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
                 return self.error(401, "no key")
-            return self.send(200, "application/json", json.dumps({"data": [{"id": s.model, "context_length": 4096}]}).encode())
+            return self.send(200, "application/json", json.dumps({"data": [{"id": s.model, "context_length": 4096, "input_modalities": ["text", "image"] if s.sees else ["text"]}]}).encode())
         self.error(404, "no such route")
 
     def do_POST(self):
@@ -327,6 +327,79 @@ def test_narrow(page, server):
     assert page.get_attribute("#model", "title") == server.model
 
 
+def png(width, height):
+    """stripes"""
+    def chunk(name, data): return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = b"".join(b"\0" + bytes((x * 7 + y * c) % 256 for x in range(width) for c in range(3)) for y in range(height))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+FILES = """(files) => { const t = new DataTransfer();
+    for (const [name, kind, data] of files) t.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, {type: kind}));
+    return t; }"""
+
+
+def hand_over(page, event, selector, files):
+    """an event of the clipboard or of dragging, with files"""
+    t = page.evaluate_handle(FILES, [[n, k, base64.b64encode(d).decode()] for n, k, d in files])
+    page.evaluate("""([event, selector, t]) => { const e = new Event(event, {bubbles: true, cancelable: true});
+        e.clipboardData = e.dataTransfer = t; document.querySelector(selector).dispatchEvent(e); }""", [event, selector, t])
+
+
+def test_pictures(page, server):
+    small, large = png(20, 10), png(3000, 30)
+    server.script = tokens("Two stripes.")
+    page.wait_for_selector("#picture:not([hidden])")
+    page.set_input_files("#pictures", [{"name": "a.png", "mimeType": "image/png", "buffer": small}, {"name": "b.png", "mimeType": "image/png", "buffer": small}])
+    page.wait_for_selector("#shown img >> nth=1")
+    page.click("[aria-label='Leave picture 2 out']")
+    hand_over(page, "paste", "#ask", [("c.png", "image/png", large)])
+    until(page, "document.querySelectorAll('#shown img').length === 2")
+    hand_over(page, "drop", "main", [("d.txt", "text/plain", b"no picture")])
+    hand_over(page, "drop", "main", [("e.png", "image/png", b"a broken one")])
+    until(page, "document.getElementById('error').innerText.includes('e.png is no picture')")
+    hand_over(page, "drop", "main", [("f.png", "image/png", small)])
+    until(page, "document.querySelectorAll('#shown img').length === 3")
+    assert page.locator("#error").is_hidden()
+    server.script = (429, "Please try again in 3s")
+    say(page, "what is it?")
+    assert page.locator("#shown img").count() == 3 and page.input_value("#ask") == "what is it?"  # nothing is lost
+    server.script = tokens("Stripes.")
+    page.press("#ask", "Enter")
+    done(page)
+    content = server.asked[-1]["messages"][0]["content"]
+    assert [c["type"] for c in content] == ["image_url"] * 3 + ["text"] and content[3]["text"] == "what is it?", content
+    urls = [c["image_url"]["url"] for c in content[:3]]
+    assert urls[0] == urls[2] == "data:image/png;base64," + base64.b64encode(small).decode()
+    assert urls[1].startswith("data:image/jpeg;base64,")  # made smaller
+    assert page.locator(".user .pictures img").count() == 3 and page.locator("#shown").is_hidden()
+    page.reload()
+    page.click("nav .pick")
+    assert page.locator(".user .pictures img").count() == 3
+    say(page, "and now?")  # the second turn has them again
+    assert [type(m["content"]) for m in server.asked[-1]["messages"]] == [list, str, str]
+    page.click(".user >> nth=0 >> text=Edit")
+    page.fill(".user textarea", "look again")
+    page.click(".user .acts >> text=Send")
+    done(page)
+    assert len(server.asked[-1]["messages"][0]["content"]) == 4
+
+
+def test_no_room_for_pictures(page, server):
+    server.script = tokens("Yes.")
+    page.set_input_files("#pictures", [{"name": "a.png", "mimeType": "image/png", "buffer": png(900, 900)}])
+    page.wait_for_selector("#shown img")
+    page.evaluate("localStorage.setItem('filler', 'x'.repeat(5 * 1024 * 1024 - 40000))")
+    say(page, "seen?")
+    assert len(server.asked[-1]["messages"][0]["content"]) == 2 and "no room for the pictures" in page.inner_text("#error")
+
+
+def test_text_alone(page, server):
+    assert page.locator("#picture").is_hidden()
+    hand_over(page, "paste", "#ask", [("a.png", "image/png", png(9, 9))])
+    until(page, "document.getElementById('error').innerText.includes('text alone')")
+
+
 def test_progress(page, server):
     server.script = [({"choices": [], "prompt_progress": {"total": 1000, "cache": 0, "processed": 250, "time_ms": 3000}}, 0), ({"content": "x"}, 0.6)]
     say(page, "x", wait=False)
@@ -426,7 +499,7 @@ def main():
         if o.pictures: tests.append(("pictures", lambda page, server: pictures(page, server, o.pictures)))
         for name, f in tests:
             server.script, server.asked, server.gone = [], [], 0
-            server.key, server.model, server.down = None, "tiny-model", False
+            server.key, server.model, server.down, server.sees = None, "tiny-model", False, "picture" in name
             context = browser.new_context(viewport={"width": 1000, "height": 700})
             page, said = context.new_page(), []
             page.set_default_timeout(15000)

@@ -12,6 +12,7 @@
 #include "base/host.h"
 #include "files/json.h"
 #include "base/mem.h"
+#include "tools/sight.h"
 #include "tools/tool.h"
 
 int cmd_plan(const struct options *o);
@@ -218,11 +219,18 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,
-                                    const struct ceilings *c, const struct infer_plan_report *draft) {
+                                    const struct ceilings *c, const struct infer_plan_report *draft,
+                                    const struct infer_vision_info *sight) {
     uint64_t failed = mem_failed();
     char *text;
-    TRY(json_write(&text, plan_json(m, r, c, draft), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6),
-                   "the report"));
+    json_t *j = plan_json(m, r, c, draft);
+    if (j && sight->path)
+        json_object_set_new(j, "pictures",
+                            json_pack("{s:s, s:s, s:i, s:o, s:o}", "file", sight->path, "projector",
+                                      sight->projector, "max_tokens", sight->max_tokens, "mapped",
+                                      bytes_json(sight->weight_bytes), "taken",
+                                      bytes_json(sight->memory_bytes)));
+    TRY(json_write(&text, j, failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
     printf("%s\n", text);
     mem_free(text);
     return INFER_OK;
@@ -291,6 +299,24 @@ static void print_draft(const struct infer_plan_report *r, const struct infer_pl
            (double)(r->size.device_bytes + d->size.device_bytes) / (1 << 20), r->fits ? "fit" : "DO NOT FIT");
 }
 
+/* What sees for the model, on the host: its file is read in place as the model's is. */
+static void print_sight(const struct infer_vision_info *v, int n_embd) {
+    if (!v->path) return;
+    printf("pictures, on the CPU: %s (%s)\n", v->path, v->projector);
+    printf("  mapped        %21.1f MiB\n", (double)v->weight_bytes / (1 << 20));
+    printf("  taken         %21.1f MiB  for pictures of at most %d tokens (--image-max-tokens)\n",
+           (double)v->memory_bytes / (1 << 20), v->max_tokens);
+    printf("  rows          %21.1f MiB  of the largest one, while its answer runs\n",
+           (double)v->max_tokens * n_embd * 4 / (1 << 20));
+}
+
+static enum infer_status plan_sight(const struct session *s, const struct options *o,
+                                    struct infer_vision **vision, struct infer_vision_info *out) {
+    TRY(sight_open(vision, s, o, false));
+    if (*vision) infer_vision_info(*vision, out);
+    return INFER_OK;
+}
+
 int cmd_plan(const struct options *o) {
     if (o->as && strcmp(o->as, "list") == 0) {
         enum infer_status listed = print_cards(o->json);
@@ -298,6 +324,8 @@ int cmd_plan(const struct options *o) {
     }
     struct session s = {0};
     struct infer_plan_report r = {0}, draft = {0};
+    struct infer_vision *vision = NULL;
+    struct infer_vision_info sight = {0};
     enum infer_status st = session_open_model(&s, o);
     if (!st) {
         st = plan_all(&s, o, &r, &draft);
@@ -308,21 +336,24 @@ int cmd_plan(const struct options *o) {
         }
     }
     struct ceilings c = {.read_gb_s = NAN};
+    if (!st) st = plan_sight(&s, o, &vision, &sight);
     if (!st) c = ceilings_find(o, &s.info, &r);
     if (!st && o->json) {
-        st = print_json(&s.info, &r, &c, &draft);
+        st = print_json(&s.info, &r, &c, &draft, &sight);
     } else if (!st) {
         tool_report(stdout, r.text);
         if (o->max_batch)
             printf("  most sequences at once: %d of %d positions\n", r.fits ? r.size.n_slot : 0,
                    r.size.n_ctx);
         print_draft(&r, &draft);
+        print_sight(&sight, s.info.n_embd);
         print_prediction(&s.info, &r, &c);
     }
     if (!st) st = tool_flush();
     int code = st ? tool_fail(o, st) : r.fits ? EXIT_DONE : EXIT_CANNOT;
     infer_plan_free(&r);
     infer_plan_free(&draft);
+    infer_vision_close(vision);
     session_close(&s);
     return code;
 }

@@ -30,10 +30,10 @@ const actions = {
   },
 
   /** A message that the server did not take goes back to the field it came from. */
-  async send(text) {
+  async send(text, shown) {
     const c = store.current || store.begin(), way = path(c), last = way[way.length - 1], title = c.title, ask = byId("ask");
-    if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60);
-    const mine = addNode(c, last ? last.id : null, "user", text);
+    if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60) || "Picture";
+    const mine = addNode(c, last ? last.id : null, "user", text, shown);
     const n = await this.answer(c);
     if (n && (!n.error || n.text || n.thought || n.calls.length)) return;
     if (n) delete c.nodes[n.id];
@@ -41,6 +41,7 @@ const actions = {
     c.leaf = mine.parent;
     c.title = title;
     ask.value = ask.value ? text + "\n" + ask.value : text;
+    pictures.giveBack(shown);
     grow(ask);
     this.keep();
     view.talk();
@@ -50,8 +51,8 @@ const actions = {
 
   resend(n, text) {
     const c = store.current;
-    if (!text.trim() || this.running) return;
-    addNode(c, n.parent, "user", text);
+    if (!text.trim() && !n.pictures.length || this.running) return;
+    addNode(c, n.parent, "user", text, n.pictures);
     this.answer(c);
   },
 
@@ -220,6 +221,7 @@ function showState(state) {
 
 async function look() {
   showState(await server.look(byId("state").textContent === "ready"));
+  byId("picture").hidden = !server.sees;
   const title = server.model || "infer";
   if (byId("model").textContent !== title || !byId("model").title) {
     byId("model").textContent = byId("model").title = title;
@@ -241,11 +243,12 @@ function start() {
   byId("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = ask.value;
-    if (!text.trim() || actions.running) return;
+    if (!text.trim() && !pictures.list.length || actions.running) return;
     ask.value = "";
     grow(ask);
-    actions.send(text);
+    actions.send(text, pictures.take());
   });
+  pictures.listen();
   ask.addEventListener("input", () => grow(ask));
   ask.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) event.preventDefault(), byId("form").requestSubmit();

@@ -2,7 +2,7 @@
 //
 // A conversation is a tree: a node knows its parent, children of one parent are versions of one message, and `leaf` says which
 // path is shown. {id, title, system, schema, params: {name: text}, nodes: {id: node}, leaf}
-// node: {id, parent, role, text, thought, thoughtMs, calls, finish, figures, error, time}
+// node: {id, parent, role, text, pictures: [data: URL], thought, thoughtMs, calls, finish, figures, error, time}
 
 const STORE = "infer.conversations";
 
@@ -23,6 +23,15 @@ const store = {
     try {
       localStorage.setItem(STORE, JSON.stringify(this.all));
       return "";
+    } catch {
+      return this.saveWithout();
+    }
+  },
+
+  saveWithout() {
+    try {
+      localStorage.setItem(STORE, JSON.stringify(this.all, (key, value) => (key === "pictures" ? undefined : value)));
+      return "The browser has no room for the pictures: they are kept until this tab is closed.";
     } catch {
       return "The browser has no room for more conversations: export and delete some.";
     }
@@ -60,7 +69,7 @@ function checked(list) {
     const nodes = {}, given = c.nodes && typeof c.nodes === "object" ? c.nodes : {};
     for (const [id, n] of Object.entries(given))
       if (n && ["user", "assistant"].includes(n.role))
-        nodes[id] = {id, parent: text(n.parent) || null, role: n.role, text: text(n.text), thought: text(n.thought),
+        nodes[id] = {id, parent: text(n.parent) || null, role: n.role, text: text(n.text), pictures: checkedPictures(n.pictures), thought: text(n.thought),
                      thoughtMs: Number(n.thoughtMs) || 0, calls: Array.isArray(n.calls) ? n.calls.map(checkedCall) : [],
                      finish: text(n.finish), figures: text(n.figures), error: text(n.error), time: Number(n.time) || 0};
     const params = {};
@@ -68,6 +77,10 @@ function checked(list) {
     return {id: text(c.id) || newId(), title: text(c.title) || "Conversation", system: text(c.system), schema: text(c.schema),
             params, nodes, leaf: nodes[c.leaf] ? c.leaf : null};
   });
+}
+
+function checkedPictures(list) {
+  return (Array.isArray(list) ? list : []).filter((url) => typeof url === "string" && url.startsWith("data:image/"));
 }
 
 function checkedCall(call) {
@@ -84,8 +97,8 @@ function path(c) {
   return way;
 }
 
-function addNode(c, parent, role, text) {
-  const n = {id: newId(), parent, role, text, thought: "", thoughtMs: 0, calls: [], finish: "", figures: "", error: "",
+function addNode(c, parent, role, text, shown = []) {
+  const n = {id: newId(), parent, role, text, pictures: shown, thought: "", thoughtMs: 0, calls: [], finish: "", figures: "", error: "",
              time: Date.now()};
   c.nodes[n.id] = n;
   c.leaf = n.id;

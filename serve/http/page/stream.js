@@ -24,7 +24,7 @@ async function refused(response) {
 }
 
 const server = {
-  model: "", context: 0,
+  model: "", context: 0, sees: false,
 
   /** The words for the head of the page; known: the model was asked for before. */
   async look(known) {
@@ -37,6 +37,7 @@ const server = {
       const model = (await r.json()).data[0];
       this.model = model.id;
       this.context = model.context_length || 0;
+      this.sees = (model.input_modalities || []).includes("image");
       return "ready";
     } catch {
       return OFFLINE;
@@ -92,7 +93,8 @@ function bodyOf(c, way, goOn) {
   const messages = c.system ? [{role: "system", content: c.system}] : [];
   for (const n of way) {
     if (n.role === "assistant" && n.error && !n.text) continue;
-    const m = {role: n.role, content: n.text};
+    const shown = (n.pictures || []).map((url) => ({type: "image_url", image_url: {url}}));
+    const m = {role: n.role, content: shown.length ? shown.concat({type: "text", text: n.text}) : n.text};
     if (goOn && n.thought && n === way[way.length - 1]) m.reasoning_content = n.thought;
     messages.push(m);
   }

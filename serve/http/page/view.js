@@ -27,6 +27,8 @@ const view = {
     const body = element("div", {class: "body", dir: "auto"}),
           e = element("article", {class: n.role, id: "m-" + n.id, "aria-label": n.role === "user" ? "You" : "Answer"},
                       element("h3", {text: n.role === "user" ? "You" : "Answer"}));
+    const shown = n.pictures && n.pictures.length ? element("div", {class: "pictures"}, ...n.pictures.map(thumbnail)) : null;
+    if (shown) e.append(shown);
     if (n.role === "user") body.textContent = visible(n.text);
     else {
       if (n.thought) e.append(this.thought(n));
