@@ -41,6 +41,10 @@ foreach(name cli exit_codes)
     add_test(NAME ${name} COMMAND ${TESTS}/tools/${name}.sh $<TARGET_FILE:infer> ${TESTS})
     set_tests_properties(${name} PROPERTIES TIMEOUT 900)
 endforeach()
+foreach(name ranks ranks_lost)
+    add_test(NAME ${name} COMMAND ${TESTS}/tools/${name}.py $<TARGET_FILE:infer> ${TESTS})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endforeach()
 foreach(name serve serve_balancers serve_fields serve_peers serve_pictures serve_transport serve_service)
     add_test(NAME ${name} COMMAND ${TESTS}/serve/${name}.py $<TARGET_FILE:infer> ${TESTS} $<TARGET_FILE:serve_fake>)
     set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
@@ -52,7 +56,7 @@ endif()
 
 # Labels. slow: more than some seconds of a core; card: says little without a card (skipped or mostly so). `ctest -LE slow`, `ctest -L card`.
 # `ninja check`: what scripts/check says of the sources, then all tests but slow ones.
-set(SLOW cli exit_codes library serve serve_balancers serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
+set(SLOW cli exit_codes library ranks ranks_lost serve serve_balancers serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
     test_hybrid test_imatrix test_links test_memory test_moe test_ops test_packed_sides test_quantize test_ranks test_replay test_request test_state
     test_team test_weights)
 foreach(t ${SLOW})

@@ -37,7 +37,7 @@ static void on_lost(void *user, const char *message) {
     (void)user;
     tool_say("%s", message);
     atomic_store(&launched.told, true);
-    nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     outfile_remove_unfinished();
     term_echo(true);
     _exit(EXIT_LOST);
@@ -119,7 +119,9 @@ enum infer_status world_open(const struct options *o) {
                                                            : "tcp",
                                            .options = said,
                                            .lost = on_lost};
-    return infer_group_open(&launched.group, &go);
+    const enum infer_status st = infer_group_open(&launched.group, &go);
+    const bool wants = st == INFER_E_INPUT && !secret.n && strstr(err_message(), "by a secret");
+    return wants ? err_prefix(st, "--rank-secret-file or $INFER_RANK_SECRET") : st;
 }
 
 int world_follow(const struct options *o) {

@@ -90,8 +90,8 @@ static void settle(struct comm_mpi *c, bool ready) {
                 m->irecv(c->waste + (size_t)r * EXCHANGE_MAX, EXCHANGE_MAX, m->byte, r, TAG, m->world,
                          &p->in);
             if (wants && done(c, &p->in, &came)) heard(p, came);
-            const bool out =
-                !done(c, &p->out, NULL) | !done(c, &p->said[0], NULL) | !done(c, &p->said[1], NULL);
+            int out = !done(c, &p->out, NULL);
+            for (int k = 0; k < 2; k++) out += !done(c, &p->said[k], NULL);
             more |= ready ? out || !p->ready : out && !p->left;
         }
         if (more && !wait_on(c, &idle)) return;

@@ -75,7 +75,13 @@ static enum infer_status check(const struct infer_group_options *o) {
 
 static enum infer_status open_group(struct infer_group *g, const struct infer_group_options *o) {
     const bool by_mpi = o->comm && strcmp(o->comm, "mpi") == 0;
-    if (by_mpi || !o->rendezvous) TRY(mpi_begin(&g->mpi, g->rank, g->world));
+    if (by_mpi || !o->rendezvous) {
+        struct deadline d;
+        deadline_begin(&d, g, group_wait_ms(o));
+        const enum infer_status st = mpi_begin(&g->mpi, g->rank, g->world);
+        deadline_end(&d);
+        TRY(st);
+    }
     TRY(group_meet(g, o));
     TRY(by_mpi ? comm_mpi_new(g) : comm_tcp_new(g));
     return group_watch_begin(g);
@@ -115,7 +121,12 @@ void infer_group_close(struct infer_group *g) {
     }
     close_fd(g->listener);
     if (g->secret_file[0]) unlink(g->secret_file);
-    if (g->mpi && !atomic_load(&g->lost)) mpi_end(g->mpi);
+    if (g->mpi && !atomic_load(&g->lost)) {
+        struct deadline d;
+        deadline_begin(&d, g, GROUP_TURN_MS);
+        mpi_end(g->mpi);
+        deadline_end(&d);
+    }
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }

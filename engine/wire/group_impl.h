@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { WATCH_BEAT_MS = 1000, WATCH_SILENCE_MS = 6000, GROUP_TURN_MS = 8000 };
+enum { WATCH_BEAT_MS = 1000, WATCH_SILENCE_MS = 5000, GROUP_TURN_MS = 8000 };
 
 struct watch {
     pthread_t thread;
@@ -34,9 +34,12 @@ struct infer_group {
     void *user;
 };
 
+int64_t group_wait_ms(const struct infer_group_options *o);
 /* meet.c: finds and proves; all connections are there then. */
 enum infer_status group_meet(struct infer_group *g, const struct infer_group_options *o);
-/* group_secret.c: secret of the options, or of the file of this rendezvous, which rank 0 makes. errors: INFER_E_INPUT, INFER_E_IO */
+/* group_secret.c: check: the rendezvous does without one, or it is given. pick: that of the options, or of a file for this port, which rank
+ * 0 makes once it has the port, and the others read. errors: INFER_E_INPUT, INFER_E_IO */
+enum infer_status group_secret_check(const struct infer_group_options *o, const char *rendezvous);
 enum infer_status group_secret_pick(struct infer_group *g, const struct infer_group_options *o,
                                     const char *rendezvous);
 bool group_secret_read(struct infer_group *g, const char *rendezvous);
@@ -55,3 +58,14 @@ enum infer_status mpi_begin(const struct mpi **out, int rank, int world);
 /* bytes[n] of rank 0 to all. */
 enum infer_status mpi_tell(const struct mpi *m, void *bytes, size_t n);
 void mpi_end(const struct mpi *m);
+/* Calls of MPI that wait for all: unless end comes by then, the group is lost. */
+struct deadline {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool runs, over;
+    int64_t until;
+    struct infer_group *group;
+};
+void deadline_begin(struct deadline *d, struct infer_group *g, int64_t ms);
+void deadline_end(struct deadline *d);

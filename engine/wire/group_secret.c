@@ -41,17 +41,18 @@ static enum infer_status make(struct infer_group *g, const char *rendezvous) {
     return well ? INFER_OK : err_set(INFER_E_IO, "%s, with the ranks' secret, cannot be written", path);
 }
 
+enum infer_status group_secret_check(const struct infer_group_options *o, const char *rendezvous) {
+    TRY(wire_check(rendezvous));
+    if (o->secret || wire_is_loopback(rendezvous)) return INFER_OK;
+    return err_set(
+        INFER_E_INPUT,
+        "others can reach %.200s: ranks prove there who they are by a secret that all of them are given",
+        rendezvous);
+}
 enum infer_status group_secret_pick(struct infer_group *g, const struct infer_group_options *o,
                                     const char *rendezvous) {
-    if (o->secret) {
-        memcpy(g->secret.bytes, o->secret, o->n_secret);
-        g->secret.n = o->n_secret;
-        return INFER_OK;
-    }
-    if (!wire_is_loopback(rendezvous))
-        return err_set(
-            INFER_E_INPUT,
-            "others can reach %.200s: ranks prove there who they are by a secret that all of them are given",
-            rendezvous);
-    return g->rank ? INFER_OK : make(g, rendezvous);
+    if (!o->secret) return g->rank ? INFER_OK : make(g, rendezvous);
+    memcpy(g->secret.bytes, o->secret, o->n_secret);
+    g->secret.n = o->n_secret;
+    return INFER_OK;
 }

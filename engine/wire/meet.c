@@ -375,7 +375,11 @@ static enum infer_status place_by_mpi(struct meeting *m) {
         boot_id(p.boot);
         own_addresses(&p);
     }
-    TRY(mpi_tell(g->mpi, &p, sizeof p));
+    struct deadline d;
+    deadline_begin(&d, g, group_wait_ms(m->o));
+    const enum infer_status told = mpi_tell(g->mpi, &p, sizeof p);
+    deadline_end(&d);
+    TRY(told);
     TRY(st);
     if (!p.port) return err_set(INFER_E_DEVICE, "rank 0 cannot listen");
     g->secret = p.secret;
@@ -390,6 +394,7 @@ static enum infer_status place_given(struct meeting *m) {
     int port;
     snprintf(m->at[0], sizeof m->at[0], "%s", m->o->rendezvous);
     m->n_at = 1;
+    TRY(group_secret_check(m->o, m->at[0]));
     if (!g->rank && m->o->secret && strrchr(m->at[0], ':'))
         TRY(listen_anywhere(&g->listener, m->at[0], &port));
     else if (!g->rank)
@@ -397,12 +402,15 @@ static enum infer_status place_given(struct meeting *m) {
     return group_secret_pick(g, m->o, m->at[0]);
 }
 
+int64_t group_wait_ms(const struct infer_group_options *o) {
+    return (int64_t)(1000 * (o->wait_seconds > 0 ? o->wait_seconds : WAIT_SECONDS));
+}
 enum infer_status group_meet(struct infer_group *g, const struct infer_group_options *o) {
     struct meeting *m;
     TRY(mem_new(&m, sizeof *m, "a meeting of ranks"));
     m->g = g, m->o = o;
     m->tcp = !o->comm || strcmp(o->comm, "tcp") == 0;
-    m->until = wire_now() + (int64_t)(1000 * (o->wait_seconds > 0 ? o->wait_seconds : WAIT_SECONDS));
+    m->until = wire_now() + group_wait_ms(o);
     enum infer_status st = introduce(m);
     if (st == INFER_OK) st = o->rendezvous ? place_given(m) : place_by_mpi(m);
     if (st == INFER_OK) st = g->rank ? come(m) : host_or_refuse(m);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BEAT = 'b', BYE = 'x', GONE = 'g', MESSAGE = 200 };
@@ -74,7 +75,7 @@ static void look(struct infer_group *g, int64_t slept) {
     for (int r = 0; r < g->world; r++) {
         if (g->beat[r] < 0 || w->bye[r]) continue;
         if (slept > 2 * WATCH_BEAT_MS) w->heard[r] += slept; /* this process did not run */
-        if (now - w->heard[r] > WATCH_SILENCE_MS) lose(g, r, "it has been silent for 6 s");
+        if (now - w->heard[r] > WATCH_SILENCE_MS) lose(g, r, "it has been silent for 5 s");
     }
 }
 
@@ -104,17 +105,20 @@ static void *work(void *user) {
     }
 }
 
-enum infer_status group_watch_begin(struct infer_group *g) {
+/* A thread that takes no signals: they are the others'. */
+static bool begin_thread(pthread_t *t, void *(*run)(void *), void *user) {
     sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const bool well = pthread_create(t, NULL, run, user) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return well;
+}
+enum infer_status group_watch_begin(struct infer_group *g) {
     if (pipe2(g->watch.wake, O_CLOEXEC)) return err_set(INFER_E_MEMORY, "no descriptors for a pipe");
     for (int r = 0; r < g->world; r++) g->watch.heard[r] = wire_now();
-    sigfillset(&all); /* signals are the others' */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int e = pthread_create(&g->watch.thread, NULL, work, g);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (e) return err_set(INFER_E_MEMORY, "no thread that watches the ranks");
-    g->watch.runs = true;
-    return INFER_OK;
+    g->watch.runs = begin_thread(&g->watch.thread, work, g);
+    return g->watch.runs ? INFER_OK : err_set(INFER_E_MEMORY, "no thread that watches the ranks");
 }
 
 void group_watch_end(struct infer_group *g) {
@@ -124,4 +128,37 @@ void group_watch_end(struct infer_group *g) {
         say(g, BYE, NULL);
     }
     if (g->watch.wake[1]) close(g->watch.wake[0]), close(g->watch.wake[1]);
+}
+
+/* ---- what nobody watches ---- */
+
+static void *wait_for_end(void *user) {
+    struct deadline *d = user;
+    pthread_mutex_lock(&d->lock);
+    while (!d->over && wire_now() < d->until) {
+        struct timespec soon;
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_sec++;
+        pthread_cond_timedwait(&d->ended, &d->lock, &soon);
+    }
+    const bool late = !d->over;
+    pthread_mutex_unlock(&d->lock);
+    if (late)
+        group_lose(d->group, "MPI does not bring the ranks together: one has not come, or stands still");
+    return NULL;
+}
+void deadline_begin(struct deadline *d, struct infer_group *g, int64_t ms) {
+    *d = (struct deadline){.group = g, .until = wire_now() + ms};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->ended, NULL);
+    d->runs = begin_thread(&d->thread, wait_for_end, d);
+}
+void deadline_end(struct deadline *d) {
+    pthread_mutex_lock(&d->lock);
+    d->over = true;
+    pthread_cond_signal(&d->ended);
+    pthread_mutex_unlock(&d->lock);
+    if (d->runs) pthread_join(d->thread, NULL);
+    pthread_cond_destroy(&d->ended);
+    pthread_mutex_destroy(&d->lock);
 }

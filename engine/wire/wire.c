@@ -37,6 +37,10 @@ static enum infer_status split(const char *at, char *host, size_t n, char *port,
     snprintf(port, n_port, "%s", colon + 1);
     return INFER_OK;
 }
+enum infer_status wire_check(const char *at) {
+    char host[256], port[8];
+    return split(at, host, sizeof host, port, sizeof port);
+}
 static enum infer_status find(const char *at, struct addrinfo **out, bool passive) {
     char host[256], port[8];
     const struct addrinfo want = {

@@ -20,7 +20,9 @@ enum infer_status wire_put(int fd, const void *bytes, size_t n, int64_t until);
 enum infer_status wire_get(int fd, void *bytes, size_t n, int64_t until);
 /* Whether everything that the name of "host:port" stands for is this machine's loopback. */
 bool wire_is_loopback(const char *at);
-/* "host:port" of the other end, or of this one; without the port where it is NULL. */
+/* errors: INFER_E_INPUT: it is not "host:port" */
+enum infer_status wire_check(const char *at);
+/* The address of the other end, or of this one. */
 void wire_peer(int fd, char *out, size_t n);
 void wire_own(int fd, char *out, size_t n);
 /* "host", port as wire_connect takes them. */
