@@ -3,7 +3,7 @@
 #include "engine_impl.h"
 #include "engine_options.h"
 #include "join/join.h"
-#include "plan/card.h"
+#include "plan/several.h"
 #include "plan/device.h"
 
 #include <stdio.h>
@@ -457,18 +457,58 @@ static struct infer_card card_told(const struct card *c) {
     return out;
 }
 
+/* Cards that are not here: no engine's plan, but a comparison of ways. */
+static enum infer_status plan_cards(struct infer_plan_report *r, const struct model *m,
+                                    const struct plan_options *po, const struct card *card, int n) {
+    struct plan_several s;
+    char text[8192];
+    TRY(plan_several(&s, m, po, card, n));
+    plan_several_write(&s, m, card, text, sizeof text);
+    for (int k = 0; k < WAYS; k++) {
+        const struct plan_way *w = &s.way[k];
+        struct infer_way *to = &r->way[r->n_way++];
+        *to = (struct infer_way){plan_way_name((enum plan_way_kind)k),
+                                 w->there,
+                                 w->there && w->fits,
+                                 k == s.taken,
+                                 0,
+                                 0,
+                                 (uint64_t)w->token_bytes,
+                                 w->exchanges,
+                                 w->between_s * 1e6,
+                                 w->tok_s};
+        for (int i = 0; i < w->n_card; i++)
+            if (w->card[i].bytes > to->bytes)
+                to->bytes = w->card[i].bytes, to->limit_bytes = w->card[i].limit;
+    }
+    r->fits = s.taken >= 0;
+    r->size = (struct infer_engine_info){.device = "cuda",
+                                         .n_ctx = s.set.n_ctx,
+                                         .n_slot = s.set.n_slot,
+                                         .n_batch = s.set.n_batch,
+                                         .n_decode_rows = s.set.n_decode_rows,
+                                         .kv_type = plan_kv_name(s.set.kv_type),
+                                         .device_layers = m->n_layer};
+    if (s.taken >= 0)
+        r->size.device_bytes = r->way[s.taken].bytes, r->limit_bytes = r->way[s.taken].limit_bytes;
+    r->text = mem_strdup(text);
+    return r->text ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the memory report");
+}
+
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
                              const char *as, struct infer_plan_report *out) {
     struct arena arena = {0};
     struct plan plan;
     struct plan_options po;
-    struct card card;
+    struct card card[RANKS_MAX];
+    int n_card;
     *out = (struct infer_plan_report){0};
     TRY(engine_options_read(&po, options));
     if (as) {
-        TRY(card_find(as, &card));
-        out->card = card_told(&card);
-        device_pick_card(&po.wish, &card, plan_has_experts(m->m, m->m->n_layer), &po.place);
+        TRY(cards_find(as, card, RANKS_MAX, &n_card));
+        if (n_card > 1) return plan_cards(out, m->m, &po, card, n_card);
+        out->card = card_told(card);
+        device_pick_card(&po.wish, card, plan_has_experts(m->m, m->m->n_layer), &po.place);
     } else {
         TRY(device_pick(&po.wish, &po.place));
     }
@@ -481,6 +521,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
         s = plan_make(&plan, &arena, of, &po);
     }
     if (s == INFER_OK) s = fill_report(out, &plan);
+    if (s == INFER_OK && share) s = engine_ranks_read(m->m, &po, out);
     arena_free(&arena);
     model_close(share);
     return s;

@@ -87,6 +87,9 @@ enum infer_status engine_group_order(struct infer_engine *e, const struct infer_
 int engine_group_threads(const struct infer_group *g, int wanted);
 /* Of a report: rank 0's share, and its threads; NULL: one rank has all. */
 enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po);
+/* Of a report: what a token reads on the slowest rank. */
+enum infer_status engine_ranks_read(const struct model *m, const struct plan_options *po,
+                                    struct infer_plan_report *r);
 /* hidden.c: memory for what rows hand to a model that drafts, before the backend opens; and of a step whose rows are checked and placed,
  * what such a model reads. */
 enum infer_status engine_hidden_open(struct infer_engine *e);

@@ -239,6 +239,17 @@ struct infer_reached {
     const char *model, *on; /* one of them, and where; NULL: none */
 };
 
+/* A way to divide a model among cards, as predicted; nothing of it is measured. */
+struct infer_way {
+    const char *name; /* "tensor parallel", "pipeline", "expert parallel" */
+    bool there, fits, taken;
+    uint64_t bytes, limit_bytes; /* of the card that takes most */
+    uint64_t
+        token_bytes;    /* of weights, that a token reads on the slowest rank, or the stage that reads most */
+    int exchanges;      /* between cards, of a token; */
+    double exchange_us; /* all of them */
+    double tok_s;       /* of one row */
+};
 /* A memory report without loading anything. */
 struct infer_plan_report {
     struct infer_engine_info size; /* without device_name, isa, n_thread; device_bytes: taken on the device */
@@ -252,10 +263,15 @@ struct infer_plan_report {
     struct infer_reached reached;
     char nearest[8][64]; /* nearest[n_nearest]: options that fit where these do not */
     int n_nearest;
-    struct infer_card card; /* of as; name "" without */
+    struct infer_card card;  /* of as; name "" without, and of several */
+    struct infer_way way[3]; /* of several cards; n_way 0: one, or this machine */
+    int n_way;
+    int n_rank;                /* of .ranks on this machine; 0: one has all; */
+    uint64_t rank_token_bytes; /* and the weights that a token reads on the slowest of them */
     char *text;
 };
-/* as: NULL, or a card that is not here: "rtx-5090", "h200" and others of engine/plan/card.def, "GIB,sm_XX". Free with infer_plan_free. errors: as
+/* as: NULL, or a card that is not here: "rtx-5090", "h200" and others of engine/plan/card.def, "GIB,sm_XX", or
+ * several of them with commas between: then the report compares ways to divide the model. Free with infer_plan_free. errors: as
  * infer_engine_create, but what does not fit is a report */
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
                              const char *as, struct infer_plan_report *out);

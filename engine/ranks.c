@@ -87,6 +87,25 @@ enum infer_status engine_ranks_share(struct model **out, const struct model *m, 
     return engine_rank_share(out, m, po, 0);
 }
 
+enum infer_status engine_ranks_read(const struct model *m, const struct plan_options *po,
+                                    struct infer_plan_report *r) {
+    enum infer_status st = INFER_OK;
+    r->n_rank = po->ranks;
+    for (int i = 0; st == INFER_OK && i < po->ranks; i++) {
+        struct arena scratch = {0};
+        struct model *share;
+        struct op_list list;
+        TRY(engine_rank_share(&share, m, po, i));
+        const struct layer_range all = {.end = share->n_layer, .n_ctx = r->size.n_ctx};
+        st = forward_emit(&list, &scratch, share, &all, ROW_DECODE, 1, 1);
+        const uint64_t bytes = st == INFER_OK ? plan_token_bytes(&list) : 0;
+        if (bytes > r->rank_token_bytes) r->rank_token_bytes = bytes;
+        arena_free(&scratch);
+        model_close(share);
+    }
+    return st;
+}
+
 void engine_ranks_free(struct infer_engine *e) {
     for (int i = 0; i < e->n_rank; i++) model_close(e->ranks[i].model);
     if (e->group) group_leave(e->group);

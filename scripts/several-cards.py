@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Prints the tables of docs/several-cards.md: what ranks on several cards would say to each other, and how fast they would be. Nothing here
-is measured but engine/plan/measured.def and ONE_CARD_PROMPT; every other figure follows from these, the shapes and what links are taken to do.
+is measured but engine/plan/measured.def and ONE_CARD_PROMPT; every other figure follows from these, the shapes and what links are taken to do
+(engine/plan/links_between.def).
 
 A step is the bytes of the slowest rank at the card's read rate, what a layer takes beside its bytes (as measured on one card, the same for
-any width), and a reduce behind each half of a layer."""
-import math, re
+any width), and a reduce behind each half of a layer. --check: ends with 1 if a table of the page is not one of these."""
+import contextlib, io, math, re, sys
 from dataclasses import dataclass
 
 READ = 4540e9                      # bytes a second of an H200 (engine/plan/card.def)
 ROOM = 0.9 * 143771 * 2**20        # of its memory
-HANDOVER = 1.5e-6                  # of a fused hand-over that a reduce breaks: a guess
 CHUNK = 2048                       # prompt rows of a step
 
 
@@ -19,15 +19,23 @@ class Link:
     own: float                     # one exchange by a kernel of our own, seconds
 
 
-NVLINK = Link(0.8 * 450e9, 3e-6)
-PCIE = {"PCIe 5": Link(50e9, 4e-6), "PCIe 4": Link(24.5e9, 4e-6)}
-NET = {"400 Gbit/s": Link(48e9, 15e-6), "100 Gbit/s": Link(12e9, 15e-6)}
-NCCL = {2: 6e-6, 4: 12e-6, 8: 17e-6}  # its all-reduce of few bytes by NVLink, by cards
+def rows(table):
+    """(macro, arguments) of each line of a table of engine/plan"""
+    for line in open(__file__.rsplit("/", 2)[0] + "/engine/plan/" + table, encoding="utf-8"):
+        if m := re.match(r"([A-Z]+)\((.*?)\)", line): yield m[1], [x.strip(' "') for x in m[2].split(",")]
+
+
+between = list(rows("links_between.def"))
+LINKS = {r[1]: Link(float(r[2]) * 1e9, float(r[3]) * 1e-6) for kind, r in between if kind == "LINK"}
+NVLINK = LINKS["NVLink"]
+PCIE = {name: LINKS[name] for name in ("PCIe 5", "PCIe 4")}
+NET = {name: LINKS[name] for name in ("400 Gbit/s", "100 Gbit/s")}
+NCCL = {int(r[0]): float(r[1]) * 1e-6 for kind, r in between if kind == "NCCL"}
+HANDOVER = next(float(r[0]) * 1e-6 for kind, r in between if kind == "HANDOVER")
 
 measured = {}                      # (model, card): GB, tok/s
-for line in open(__file__.rsplit("/", 2)[0] + "/engine/plan/measured.def", encoding="utf-8"):
-    m = re.match(r'MEASURED\(CARD, \w+, "([^"]+)", "(\w+)", \w+, ([\d.]+), \d+, \d+, ([\d.]+)\)', line)
-    if m: measured[m[1], m[2]] = float(m[3]) * 1e9, float(m[4])
+for kind, r in rows("measured.def"):
+    if kind == "MEASURED" and r[0] == "CARD": measured[r[2], r[3]] = float(r[5]) * 1e9, float(r[8])
 
 
 def beside(model, layers):
@@ -81,16 +89,17 @@ class Model:
         if each // queries < ranks: return q + k, q + k
         return q + k, q * largest(each // queries, ranks) / self.kv + k / self.kv
 
-    def parts(self, n, by_expert=False):
-        """weights that a token reads and that a card holds, of layers, of the slowest of n ranks"""
+    def parts(self, n, by_expert=False, many=False):
+        """weights that a token reads and that a card holds, of layers, of the slowest of n ranks; many: of many rows whole experts are divided evenly"""
         block, wide = TYPES[self.type][2], 3 * self.embd
         attn, n_dense = self.attention(n)[1] * self.layers, self.dense[0]
         if not self.experts: return [attn + self.layers * wide * self.ff * largest(self.ff // block, n)] * 2
         dense = n_dense * wide * self.dense[1] * largest(max(1, self.dense[1] // block), n)
         share = 1 if n == 1 else largest(self.ff // block, n)
+        by_expert |= self.ff // block < n
         few, all_ = self.used * share, self.experts * share
-        if by_expert: few, all_ = most_used(self.experts, self.used, n), self.experts / n
-        few, all_ = few + self.shared * share, all_ + self.shared * share
+        if by_expert: few, all_ = self.used / n if many else most_used(self.experts, self.used, n), self.experts / n
+        few, all_ = few + self.shared * share, all_ + self.shared * share  # of a shared part that cannot be cut rank 0 has all
         return [attn + dense + (self.layers - n_dense) * (wide * self.ff * e + 2 * self.embd * self.experts) for e in (few, all_)]
 
     def held(self, n, stages=1, by_expert=False):
@@ -170,7 +179,7 @@ def step(m, way, by_expert=False):
     reduces = m.layers * 2 * (way.reduce(m.embd * 4) + HANDOVER) + way.gather(m.vocab * 4) if way.n > 1 else 0
     return m.bytes(way.n, by_expert) / READ + m.layers * m.beside + reduces
 def prompt(m, way):
-    return CHUNK / (CHUNK / m.prompt * m.parts(way.n)[0] / m.parts(1)[0] + 2 * m.layers * way.reduce(CHUNK * m.embd * 4))
+    return CHUNK / (CHUNK / m.prompt * m.parts(way.n, many=True)[0] / m.parts(1)[0] + 2 * m.layers * way.reduce(CHUNK * m.embd * 4))
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
@@ -197,7 +206,7 @@ def collectives():
         for m in (1, 8):
             w = machines(net, m)
             rows.append([f"{name}, 2 x {m} cards"] + [short(w.reduce(size * r) * 1e6) for r in (1, 32, CHUNK)] + [short(w.gather(logits) * 1e6)])
-    table(["us, 70B", "reduce, 1 row, 32 KiB", "32 rows, 1 MiB", f"{CHUNK:,} rows, 64 MiB", "gather, 1 row, 501 KiB"], rows)
+    table(["link", "reduce, 1 row, 32 KiB", "32 rows, 1 MiB", f"{CHUNK:,} rows, 64 MiB", "gather, 1 row, 501 KiB"], rows)
 
 
 def sizes():
@@ -244,7 +253,22 @@ def prompts():
     table(["thousand tok/s", "1 card", "NVLink, 2 / 4 / 8", "PCIe 5, 2 / 4 / 8", "PCIe 4, 2 / 4 / 8", "400 Gbit/s, 2 x 1 / 2 x 4 / 2 x 8"], rows)
 
 
-print(f"us a layer beside its bytes: F16 {DENSE_F16 * 1e6:.1f} (1B {beside('1B F16', 16) * 1e6:.1f}), "
-      f"Q4_K_M {DENSE_Q4 * 1e6:.1f} (1B {beside('1B Q4_K_M', 16) * 1e6:.1f}), experts {EXPERTS * 1e6:.1f}, experts and latents "
-      f"{LATENT * 1e6:.1f}; 70B Q4_K_M on one card so {1 / step(MODELS[3], ONE):.1f} tok/s, measured 94.3\n")
-for part in (collectives, sizes, decode, reduce_costs, two_machines, prompts): part()
+def everything():
+    print(f"us a layer beside its bytes: F16 {DENSE_F16 * 1e6:.1f} (1B {beside('1B F16', 16) * 1e6:.1f}), "
+          f"Q4_K_M {DENSE_Q4 * 1e6:.1f} (1B {beside('1B Q4_K_M', 16) * 1e6:.1f}), experts {EXPERTS * 1e6:.1f}, experts and latents "
+          f"{LATENT * 1e6:.1f}; 70B Q4_K_M on one card so {1 / step(MODELS[3], ONE):.1f} tok/s, measured 94.3\n")
+    for part in (collectives, sizes, decode, reduce_costs, two_machines, prompts): part()
+
+
+def check():
+    """tables that the page has not as they are printed: the first line of each"""
+    with contextlib.redirect_stdout(io.StringIO()) as out: everything()
+    page = open(__file__.rsplit("/", 2)[0] + "/docs/several-cards.md", encoding="utf-8").read()
+    tables = [t for t in out.getvalue().split("\n\n") if t.startswith("|")]
+    return [t.split("\n")[0] for t in tables if t.strip() + "\n\n" not in page + "\n"]
+
+
+if sys.argv[1:] == ["--check"]:
+    for head in check(): print(f"docs/several-cards.md: another table than scripts/several-cards.py prints: {head}")
+    sys.exit(bool(check()))
+everything()

@@ -128,3 +128,18 @@ enum infer_status card_find(const char *name, struct card *out) {
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, name);
     return INFER_OK;
 }
+
+/* A comma before sm_XX is one of GIB,sm_XX. */
+enum infer_status cards_find(const char *names, struct card *card, int most, int *n) {
+    char name[128];
+    *n = 0;
+    for (const char *at = names, *end; at; at = *end ? end + 1 : NULL) {
+        end = at + strcspn(at, ",");
+        if (strncmp(end, ",sm_", 4) == 0) end += 1 + strcspn(end + 1, ",");
+        if (*n == most) return err_set(INFER_E_INPUT, ".as: more than %d cards", most);
+        snprintf(name, sizeof name, "%.*s", (int)(end - at), at);
+        TRY(card_find(name, &card[*n]));
+        ++*n;
+    }
+    return INFER_OK;
+}

@@ -142,6 +142,10 @@ struct plan_share plan_share_of(const struct plan *p, const struct plan_rates *r
 const struct plan_measured *plan_measured_table(int *n);
 struct plan_reached plan_reached_by(bool card, bool experts, enum quant_type type);
 enum quant_type plan_type_of(const struct op_list *decode, bool *experts);
+/* predict.c: weights that a token reads by a decode list, of experts of which it has a part those of the busiest rank; experts that the
+ * busiest of n ranks computes of `used` drawn evenly, the mean. */
+uint64_t plan_token_bytes(const struct op_list *decode);
+double plan_busiest(int experts, int used, int n);
 /* predict.c: kernels of a decode step of a part; 0: it is on the host, or nobody knows. */
 int plan_kernels(const struct plan *p, const struct plan_part *part);
 /* predict.c: seconds of a token, at least (reached NULL) or as such models have it. */

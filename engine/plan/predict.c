@@ -84,10 +84,42 @@ int plan_kernels(const struct plan *p, const struct plan_part *part) {
 
 /* ---- of a list --------------------------------------------------------------------------------------------------- */
 
+/* Ways to choose k of n. */
+static double ways_of(int n, int k) {
+    double ways = 1;
+    for (int i = 0; i < k; i++) ways = ways * (n - i) / (i + 1);
+    return ways;
+}
+/* By how many of all choices leave no rank more than `most`, for each of these. */
+double plan_busiest(int experts, int used, int n) {
+    const int each = (experts + n - 1) / n;
+    double mean = 0, below = 0;
+    if (used > ROUTE_USED_MAX) infer_bug("%d experts of a row", used);
+    for (int most = 0; most <= used; most++) {
+        double ways[ROUTE_USED_MAX + 1] = {1}, next[ROUTE_USED_MAX + 1];
+        for (int r = 0; r < n; r++) {
+            const int own = r * each >= experts ? 0 : r * each + each > experts ? experts - r * each : each;
+            for (int i = 0; i <= used; i++) {
+                next[i] = 0;
+                for (int j = 0; j <= i && j <= most && j <= own; j++)
+                    next[i] += ways[i - j] * ways_of(own, j);
+            }
+            memcpy(ways, next, sizeof ways);
+        }
+        const double p = ways[used] / ways_of(experts, used);
+        mean += most * (p - below);
+        below = p;
+    }
+    return mean;
+}
+
 /* What a token reads of a weight of an operation. */
 static uint64_t token_bytes(const struct op *o, const struct weight *w) {
     const uint64_t bytes = weight_bytes(w);
-    return o->kind == OP_EXPERTS ? bytes / (uint64_t)w->n_stack * (uint64_t)o->experts.n_used : bytes;
+    if (o->kind != OP_EXPERTS) return bytes;
+    const int all = o->experts.n_all, used = o->experts.n_used;
+    const double read = all ? plan_busiest(all, used, (all + w->n_stack - 1) / w->n_stack) : used;
+    return (uint64_t)((double)(bytes / (uint64_t)w->n_stack) * read);
 }
 
 /* Of a decode list: all, and what a token reads of them. */
@@ -98,6 +130,12 @@ static void weights_of(const struct op_list *l, uint64_t *all, uint64_t *token) 
         for (int k = 0; u.group && k < u.n_weight; k++)
             *all += weight_bytes(&u.weight[k]), *token += token_bytes(&l->op[i], &u.weight[k]);
     }
+}
+
+uint64_t plan_token_bytes(const struct op_list *decode) {
+    uint64_t all, token;
+    weights_of(decode, &all, &token);
+    return token;
 }
 
 enum quant_type plan_type_of(const struct op_list *decode, bool *experts) {

@@ -84,7 +84,7 @@ static struct ceilings ceilings_find(const struct options *o, const struct infer
                                      const struct infer_plan_report *r) {
     struct ceilings c = {
         .read_gb_s = NAN, .product_tflops = NAN, .f16_tflops = NAN, .int8_tops = NAN, .tf32_tflops = NAN};
-    if (!r->fits || r->size.device_layers != m->n_layer || r->size.host_experts) return c;
+    if (!r->fits || r->n_way || r->size.device_layers != m->n_layer || r->size.host_experts) return c;
     if (*r->card.name) ceilings_of_card(&r->card, &c);
     if (strcmp(r->size.device, "cpu") == 0) ceilings_of_processor(o, &c);
 #ifdef INFER_CUDA
@@ -97,8 +97,9 @@ static struct prediction predict(const struct infer_model_info *m, const struct 
                                  const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
     const struct plan_reached like = {.share = r->reached.share};
-    const double weights = (double)m->token_bytes, gb_s = c->read_gb_s,
-                 deep = weights + infer_kv_read_bytes(s, DEEP),
+    /* ranks of this machine share its memory, and all wait for the slowest */
+    const double weights = r->n_rank ? (double)r->rank_token_bytes * r->n_rank : (double)m->token_bytes,
+                 gb_s = c->read_gb_s, deep = weights + infer_kv_read_bytes(s, DEEP),
                  middle = weights + infer_kv_read_bytes(s, PROMPT + ANSWER / 2);
     const int n = r->reached.kernels;
     double flops = (double)m->token_flops * PROMPT, read_ms = (double)m->prompt_bytes / gb_s * 1e-6;
@@ -139,8 +140,10 @@ static void print_prediction(const struct infer_model_info *m, const struct infe
         printf(", %.*f TFLOP/s (%s)", c->product_tflops < 10 ? 2 : 0, c->product_tflops, c->products);
     if (isfinite(c->int8_tops)) printf(", %.0f TOP/s (int8)", c->int8_tops);
     printf("\n  (%s)\n", c->source);
-    printf("  a token reads          %12.1f MiB  of weights", (double)m->token_bytes / (1 << 20));
-    if (m->n_param_token < m->n_param)
+    printf("  a token reads          %12.1f MiB  of weights",
+           (double)(r->n_rank ? r->rank_token_bytes : m->token_bytes) / (1 << 20));
+    if (r->n_rank) printf(" on the slowest of %d ranks, which share this memory", r->n_rank);
+    if (!r->n_rank && m->n_param_token < m->n_param)
         printf(", %.1f of %.1f billion parameters", (double)m->n_param_token * 1e-9,
                (double)m->n_param * 1e-9);
     printf("\n");
@@ -186,6 +189,23 @@ static json_t *share_json(const struct infer_share *s) {
                      bytes_json(s->host_weights), "taken", s->taken);
 }
 
+/* Ways to divide the model among cards. */
+static json_t *ways_json(const struct infer_plan_report *r) {
+    if (!r->n_way) return json_null();
+    json_t *all = json_array();
+    for (int i = 0; i < r->n_way; i++) {
+        const struct infer_way *w = &r->way[i];
+        if (!w->there) continue;
+        json_array_append_new(
+            all, json_pack("{s:s, s:s, s:f, s:b, s:b, s:o, s:o, s:o, s:i, s:f}", "kind",
+                           "prediction, not measured", "way", w->name, "tok_s", w->tok_s, "fits", w->fits,
+                           "taken", w->taken, "card_bytes", bytes_json(w->bytes), "card_available",
+                           bytes_json(w->limit_bytes), "token_bytes", bytes_json(w->token_bytes), "exchanges",
+                           w->exchanges, "exchange_us", w->exchange_us));
+    }
+    return all;
+}
+
 /* Of the model that drafts; its text NULL: there is none. */
 static json_t *draft_json(const struct infer_plan_report *d) {
     if (!d->text) return json_null();
@@ -210,12 +230,13 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                               bytes_json(s->device_bytes), "available", bytes_json(r->limit_bytes), "pinned",
                               bytes_json(r->pinned_bytes), "host", bytes_json(r->host_bytes));
     return json_pack(
-        "{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "arch", m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx, "slots",
         s->n_slot, "kv_tokens", s->kv_tokens, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type",
         s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers, "cpu_experts", s->host_experts,
         "experts_on_cpu", share_json(&r->experts), "layers_on_cpu", share_json(&r->layers), "bytes", bytes,
-        "nearest", nearest, "prediction", prediction_json(m, r, c), "draft", draft_json(draft));
+        "ways", ways_json(r), "nearest", nearest, "prediction", prediction_json(m, r, c), "draft",
+        draft_json(draft));
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,
