@@ -305,8 +305,7 @@ static enum infer_status whole(struct job *j) {
     TRY(make_params(j));
     TRY(make_think_end(j));
     TRY(tool_job_prepare(j));
-    TRY(make_choices(j));
-    return see(j);
+    return make_choices(j);
 }
 
 static enum infer_status told(struct job *j, enum infer_status st) {
@@ -316,50 +315,97 @@ static enum infer_status told(struct job *j, enum infer_status st) {
 
 enum infer_status prepare_job(struct job *j) { return told(j, whole(j)); }
 
-/* ---- the thread ---- */
+/* ---- the threads ---- */
 
+/* Jobs that wait for a thread. */
+struct line {
+    pthread_cond_t news;
+    struct job *first, **last;
+};
 struct prepare {
     struct server *server;
     pthread_t thread[PREPARE_THREADS]; /* thread[n_thread] */
     int n_thread;
+    pthread_t sight; /* computes pictures, which may take seconds: texts do not wait for them */
+    bool sees;
     pthread_mutex_t lock;
-    pthread_cond_t news;
-    struct job *first, **last;
-    int n;
+    struct line jobs, pictures;
+    int n; /* in both */
     bool stopping;
 };
 
-static struct job *pop(struct prepare *p) {
+static struct job *pop(struct prepare *p, struct line *l) {
     pthread_mutex_lock(&p->lock);
-    while (!p->first && !p->stopping) pthread_cond_wait(&p->news, &p->lock);
-    struct job *j = p->first;
+    while (!l->first && !p->stopping) pthread_cond_wait(&l->news, &p->lock);
+    struct job *j = l->first;
     if (j) {
-        p->first = j->next;
-        if (!p->first) p->last = &p->first;
+        l->first = j->next;
+        if (!l->first) l->last = &l->first;
         p->n--;
     }
     pthread_mutex_unlock(&p->lock);
     return j;
 }
 
-static void run_job(struct prepare *p, struct job *j) {
-    if (atomic_load(&j->cancelled)) return;
+/* With a reference, which the line has from now on. */
+static void push(struct prepare *p, struct line *l, struct job *j) {
+    j->next = NULL;
+    *l->last = j;
+    l->last = &j->next;
+    p->n++;
+    pthread_cond_signal(&l->news);
+}
+
+static void end_job(struct prepare *p, struct job *j) {
+    web_wake(p->server->web, j);
+    job_unref(j);
+}
+
+/* false: its pictures come first. */
+static bool run_job(struct prepare *p, struct job *j) {
+    if (atomic_load(&j->cancelled)) return true;
     if (j->front->reply) {
         enum infer_status st = prompts(j);
         if (!st) st = j->front->reply(j, &j->reply);
         told(j, st);
         job_set_stage(j, st ? JOB_REFUSED : JOB_REPLIED);
-    } else if (prepare_job(j) || !scheduler_push(p->server->scheduler, j)) {
-        job_set_stage(j, JOB_REFUSED);
+        return true;
     }
+    const enum infer_status st = prepare_job(j);
+    if (!st && j->ask.n_picture) return false;
+    if (st || !scheduler_push(p->server->scheduler, j)) job_set_stage(j, JOB_REFUSED);
+    return true;
 }
 
 static void *run_prepare(void *user) {
     struct prepare *p = user;
-    for (struct job *j; (j = pop(p));) {
-        run_job(p, j);
-        web_wake(p->server->web, j);
-        job_unref(j);
+    for (struct job *j; (j = pop(p, &p->jobs));) {
+        if (run_job(p, j)) {
+            end_job(p, j);
+            continue;
+        }
+        pthread_mutex_lock(&p->lock);
+        push(p, &p->pictures, j);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return NULL;
+}
+
+static enum infer_status see_all(struct prepare *p, struct job *j) {
+    pthread_mutex_lock(&p->lock);
+    const bool stopping = p->stopping;
+    pthread_mutex_unlock(&p->lock);
+    const enum infer_status st = stopping ? INFER_E_CANCEL : see(j);
+    return st == INFER_E_CANCEL ? job_refuse(j, 503, "unavailable", NULL, "the server is stopping")
+                                : told(j, st);
+}
+
+static void *run_sight(void *user) {
+    struct prepare *p = user;
+    for (struct job *j; (j = pop(p, &p->pictures));) {
+        if (!atomic_load(&j->cancelled) && (see_all(p, j) || !scheduler_push(p->server->scheduler, j)))
+            job_set_stage(j, JOB_REFUSED);
+        end_job(p, j);
     }
     return NULL;
 }
@@ -367,42 +413,49 @@ static void *run_prepare(void *user) {
 bool prepare_push(struct prepare *p, struct job *j) {
     pthread_mutex_lock(&p->lock);
     bool ok = p->n < PREPARE_WAITING + p->server->o.queue && !p->stopping;
-    if (ok) {
-        job_ref(j);
-        j->next = NULL;
-        *p->last = j;
-        p->last = &j->next;
-        p->n++;
-        pthread_cond_signal(&p->news);
-    }
+    if (ok) push(p, &p->jobs, job_ref(j));
     pthread_mutex_unlock(&p->lock);
     return ok;
+}
+
+static void line_open(struct line *l) {
+    l->last = &l->first;
+    pthread_cond_init(&l->news, NULL);
 }
 
 enum infer_status prepare_open(struct prepare **out, struct server *s) {
     struct prepare *p;
     TRY(mem_new(&p, sizeof *p, "the thread that reads requests"));
     *p = (struct prepare){.server = s};
-    p->last = &p->first;
+    line_open(&p->jobs);
+    line_open(&p->pictures);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->news, NULL);
     *out = p;
     const int most = host_threads_pick(0) / 2, want = most < 1                 ? 1
                                                       : most > PREPARE_THREADS ? PREPARE_THREADS
                                                                                : most;
     while (p->n_thread < want && !pthread_create(&p->thread[p->n_thread], NULL, run_prepare, p))
         p->n_thread++;
-    return p->n_thread ? INFER_OK : err_set(INFER_E_MEMORY, "no thread to read requests");
+    p->sees = s->vision && !pthread_create(&p->sight, NULL, run_sight, p);
+    return p->n_thread && p->sees == (s->vision != NULL)
+               ? INFER_OK
+               : err_set(INFER_E_MEMORY, "no thread to read requests");
 }
 
 void prepare_close(struct prepare *p) {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
     p->stopping = true;
-    pthread_cond_broadcast(&p->news);
+    pthread_cond_broadcast(&p->jobs.news);
+    pthread_cond_broadcast(&p->pictures.news);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_thread; i++) pthread_join(p->thread[i], NULL);
+    if (p->sees) {
+        infer_vision_cancel(p->server->vision);
+        pthread_join(p->sight, NULL);
+    }
     pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->news);
+    pthread_cond_destroy(&p->jobs.news);
+    pthread_cond_destroy(&p->pictures.news);
     mem_free(p);
 }
