@@ -241,7 +241,7 @@ struct infer_reached {
 
 /* A way to divide a model among cards, as predicted; nothing of it is measured. */
 struct infer_way {
-    const char *name; /* "tensor parallel", "pipeline", "expert parallel" */
+    const char *name; /* "tensor parallel", "pipeline", "expert parallel", "one card" */
     bool there, fits, taken;
     uint64_t bytes, limit_bytes; /* of the card that takes most */
     uint64_t
@@ -264,7 +264,7 @@ struct infer_plan_report {
     char nearest[8][64]; /* nearest[n_nearest]: options that fit where these do not */
     int n_nearest;
     struct infer_card card;  /* of as; name "" without, and of several */
-    struct infer_way way[3]; /* of several cards; n_way 0: one, or this machine */
+    struct infer_way way[4]; /* of several cards; n_way 0: one, or this machine */
     int n_way;
     int n_rank;                /* of .ranks on this machine; 0: one has all; */
     uint64_t rank_token_bytes; /* and the weights that a token reads on the slowest of them */

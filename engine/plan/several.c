@@ -1,4 +1,4 @@
-/* A model on several cards: what each of three ways would take of every card, and how fast it would be. All of it is predicted. A rank reads
+/* A model on several cards: what each of these ways would take of every card, and how fast it would be. All of it is predicted. A rank reads
  * its weights as such models read on one card; between cards go reduces, gathers and rows, by links as links_between.def has them. */
 #include "plan/several.h"
 #include "model/shard.h"
@@ -95,8 +95,9 @@ static double part_s(const struct plan *p, const struct plan_part *part, double 
 }
 
 static void add_part(struct plan_way *w, const struct plan_part *part) {
-    struct plan_on_card *c = &w->card[w->n_card++];
-    *c = (struct plan_on_card){.bytes = part->total_bytes,
+    struct plan_on_card *c = &w->card[w->n_card];
+    *c = (struct plan_on_card){.no = w->n_card++,
+                               .bytes = part->total_bytes,
                                .limit = part->limit_bytes,
                                .weights = part->size.weight_bytes,
                                .kv = part->size.kv_bytes,
@@ -203,9 +204,29 @@ static enum infer_status by_stages(struct several *s, struct plan_way *w) {
     return INFER_OK;
 }
 
+static enum infer_status on_one(struct several *s, struct plan_way *w) {
+    struct arena scratch = {0};
+    struct plan p;
+    struct plan_options po;
+    int best = 0;
+    for (int i = 1; i < s->n; i++)
+        if (s->card[i].read_gb_s > s->card[best].read_gb_s) best = i;
+    on_card(&po, s, best);
+    enum infer_status st = plan_make(&p, &scratch, s->m, &po);
+    if (st == INFER_OK) {
+        add_part(w, &p.part[0]);
+        w->card[0].no = best;
+        w->token_bytes = (double)plan_token_bytes(&p.part[0].list[ROW_DECODE]);
+        w->tok_s = 1 / part_s(&p, &p.part[0], w->token_bytes, s->card[best].read_gb_s);
+    }
+    arena_free(&scratch);
+    return st;
+}
+
 static enum infer_status find(struct several *s, enum plan_way_kind kind, struct plan_way *w) {
     w->fits = true;
     if (kind == WAY_PIPELINE) return by_stages(s, w);
+    if (kind == WAY_ONE) return on_one(s, w);
     if (kind == WAY_EXPERTS && !plan_has_experts(s->m, s->m->n_layer))
         return err_set(INFER_E_UNSUPPORTED, "this model has no experts");
     return by_ranks(s, w, kind == WAY_EXPERTS ? EXPERTS_WHOLE : EXPERTS_FIT);
@@ -247,7 +268,7 @@ enum infer_status plan_several(struct plan_several *out, const struct model *m,
 }
 
 const char *plan_way_name(enum plan_way_kind k) {
-    static const char *const names[] = {"tensor parallel", "pipeline", "expert parallel"};
+    static const char *const names[] = {"tensor parallel", "pipeline", "expert parallel", "one card"};
     return names[k];
 }
 
@@ -257,19 +278,19 @@ static size_t write_cards(const struct plan_way *w, const struct card *card, boo
     for (int i = 0, same; i < w->n_card && n < size; i = same) {
         const struct plan_on_card *c = &w->card[i];
         for (same = i + 1; same < w->n_card && !stages && w->card[same].bytes == c->bytes &&
-                           strcmp(card[same].name, card[i].name) == 0;)
+                           strcmp(card[same].name, card[c->no].name) == 0;)
             same++;
         char which[64], layers[48] = "";
         if (same > i + 1)
             snprintf(which, sizeof which, "cards %d to %d", i, same - 1);
         else
-            snprintf(which, sizeof which, "card %d", i);
+            snprintf(which, sizeof which, "card %d", c->no);
         if (stages) snprintf(layers, sizeof layers, ", layers %d to %d", c->first, c->end - 1);
         n += (size_t)snprintf(text + n, size - n,
                               "    %-20s %12.1f GiB    %.1f of weights, %.1f of cache%s; %.1f of %s %s\n",
                               which, (double)c->bytes / (1 << 30), (double)c->weights / (1 << 30),
-                              (double)c->kv / (1 << 30), layers, (double)c->limit / (1 << 30), card[i].name,
-                              c->bytes <= c->limit ? "are there" : "are too few");
+                              (double)c->kv / (1 << 30), layers, (double)c->limit / (1 << 30),
+                              card[c->no].name, c->bytes <= c->limit ? "are there" : "are too few");
     }
     return n;
 }
@@ -292,12 +313,14 @@ void plan_several_write(const struct plan_several *s, const struct model *m, con
             continue;
         }
         n += (size_t)snprintf(text + n, size - n,
-                              "  %-22s %12.*f tok/s  a token reads %.1f MiB on the %s; %d exchange%s "
+                              "  %-22s %12.*f tok/s  a token reads %.1f MiB%s; %d exchange%s "
                               "of %.0f us%s%s\n",
                               plan_way_name((enum plan_way_kind)k), w->tok_s < 10, w->tok_s,
                               w->token_bytes / (1 << 20),
-                              k == WAY_PIPELINE ? "stage that reads most" : "slowest rank", w->exchanges,
-                              w->exchanges == 1 ? "" : "s", w->between_s * 1e6,
+                              k == WAY_PIPELINE ? " on the stage that reads most"
+                              : k == WAY_ONE    ? ""
+                                                : " on the slowest rank",
+                              w->exchanges, w->exchanges == 1 ? "" : "s", w->between_s * 1e6,
                               w->fits ? "" : "  DOES NOT FIT", k == s->taken ? "  TAKEN" : "");
         n = write_cards(w, card, k == WAY_PIPELINE, text, n, size);
         if (w->n_whole && n < size)

@@ -1,12 +1,19 @@
-/* A model on several cards that may not be here: three ways to divide it, predicted. */
+/* A model on several cards that may not be here: ways to divide it, predicted. */
 #pragma once
 #include "plan/card.h"
 #include "plan/plan.h"
 #include "seam/comm.h"
 
-enum plan_way_kind { WAY_TENSOR, WAY_PIPELINE, WAY_EXPERTS, WAYS };
+enum plan_way_kind {
+    WAY_TENSOR,
+    WAY_PIPELINE,
+    WAY_EXPERTS,
+    WAY_ONE,
+    WAYS
+}; /* ONE: the fastest card has all */
 /* What a card would hold: bytes in all, of what there are. */
 struct plan_on_card {
+    int no; /* of the cards given */
     size_t bytes, limit, weights, kv;
     int first, end; /* layers */
 };
@@ -25,7 +32,7 @@ struct plan_several {
     int n;
     const char *link;
     struct plan_way way[WAYS];
-    int taken; /* the fastest of those that fit and were asked for; -1: none */
+    int taken; /* the fastest of those that fit and were asked for, of all where nothing was; -1: none */
     struct plan_settings set;
 };
 

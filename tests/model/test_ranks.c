@@ -162,6 +162,47 @@ static void states_are_whole(void **state) {
     golden_free(&g);
 }
 
+/* A sequence that goes back, to a copy of its states in the backends or in host memory, goes on with the same bits. */
+static void states_go_back(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    golden_read(&g, *state);
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    const struct infer_prompt *p = &g.prompt[N_PROMPT - 1];
+    const size_t n = (size_t)g.n_vocab * sizeof(float);
+    float *want = malloc(n);
+    for (int host = 0; host < 2; host++) {
+        const struct infer_engine_options o = {.device = "cpu",
+                                               .kv_type = "f32",
+                                               .ctx = MAX_TOKENS,
+                                               .threads = 2,
+                                               .ranks = 2,
+                                               .gpu_layers = -1,
+                                               .state_host = host};
+        struct infer_engine *e;
+        struct infer_output out;
+        struct infer_row rows[MAX_TOKENS];
+        int seq;
+        assert_ok(infer_engine_create(&e, m, &o));
+        assert_int_equal(e->host_state != NULL, host);
+        assert_ok(infer_seq_open(e, &seq));
+        for (int i = 0; i < p->n; i++) rows[i] = (struct infer_row){.id = p->ids[i], .pos = i, .seq = seq};
+        rows[p->n - 1].want = INFER_WANT_LOGITS;
+        assert_ok(infer_step(e, rows, p->n - 1, &out));
+        for (int turn = 0; turn < 2; turn++) {
+            assert_ok(infer_step(e, &rows[p->n - 1], 1, &out));
+            if (turn && memcmp(want, out.logits[0], n))
+                fail_msg("%s: other bits, copies on the host: %d", g.name, host);
+            memcpy(want, out.logits[0], n);
+            assert_ok(infer_seq_rewind(e, seq, p->n - 1));
+        }
+        infer_engine_free(e);
+    }
+    free(want);
+    infer_model_close(m);
+    golden_free(&g);
+}
+
 /* Value heads that stand by tiles, as GGUF has them. */
 static void tiled_heads_divide(void **state) {
     struct golden g;
@@ -500,6 +541,8 @@ int main(int argc, char **argv) {
         NAMED(states_are_whole, "qwen3_next"),
         NAMED(states_are_whole, "falcon_h1"),
         NAMED(states_are_whole, "lfm2"),
+        NAMED(states_go_back, "qwen3_next"),
+        NAMED(states_go_back, "mamba2"),
         cmocka_unit_test(tiled_heads_divide),
         cmocka_unit_test(experts_may_be_elsewhere),
         NAMED(experts_divide, "qwen3_moe"),

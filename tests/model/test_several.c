@@ -1,4 +1,4 @@
-/* A model on cards that are not here: how they are named, which experts a token meets, and three ways to divide it. */
+/* A model on cards that are not here: how they are named, which experts a token meets, and ways to divide it. */
 #include "tests/lib/test.h"
 #include "tests/lib/hf_golden.h"
 #include "infer.h"
@@ -60,7 +60,13 @@ static void ways_of_a_dense_model(void **state) {
     assert_int_equal(pp->exchanges, 1);
     assert_int_equal(pp->card[0].end, pp->card[1].first);
     assert_int_equal(pp->card[1].end, m->n_layer);
-    assert_int_equal(s.taken, tp->tok_s > pp->tok_s ? WAY_TENSOR : WAY_PIPELINE);
+    for (int k = 0; k < WAYS; k++)
+        if (s.way[k].there) assert_true(s.way[k].tok_s <= s.way[s.taken].tok_s);
+    /* nothing goes between cards; the faster one is taken */
+    plan_of(&one, m, "rtx-4070,h200", (struct plan_options){0});
+    assert_true(one.way[WAY_ONE].there && one.way[WAY_ONE].n_card == 1 && one.way[WAY_ONE].card[0].no == 1);
+    assert_true(one.way[WAY_ONE].tok_s >= s.way[WAY_ONE].tok_s);
+    assert_int_equal(one.way[WAY_ONE].exchanges, 0);
     /* what was asked for is taken, and a slower link slows ranks */
     plan_of(&one, m, "h200,h200", (struct plan_options){.ranks = 2});
     assert_int_equal(one.taken, WAY_TENSOR);
@@ -102,7 +108,7 @@ static void the_library_tells_ways(void **state) {
     golden_read(&g, "llama");
     assert_ok(infer_model_open(&m, g.path, NULL));
     assert_ok(infer_plan(m, &o, "h200,h200", &r));
-    assert_true(r.n_way == 3 && r.fits && r.way[0].bytes && strstr(r.text, "TAKEN") &&
+    assert_true(r.n_way == WAYS && r.fits && r.way[0].bytes && strstr(r.text, "TAKEN") &&
                 strstr(r.text, "predicted"));
     infer_plan_free(&r);
     o.ranks = 3;
