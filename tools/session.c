@@ -127,7 +127,8 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     *out = *of;
     out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
     out->slots = n_slot, out->kv_tokens = 0;
-    out->group = NULL; /* what drafts is small: rank 0 has it */
+    out->group = NULL; /* what drafts is small: rank 0 has it, in one stage; it may have no experts */
+    out->stages = 0, out->ep = false;
     out->gpu_layers = out->cpu_experts = -1;
     return INFER_OK;
 }
