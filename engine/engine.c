@@ -82,6 +82,8 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     if (!m->layer) return;
     out->n_layer = m->n_layer;
     out->n_draft = m->n_draft;
+    out->n_deepstack = m->n_deepstack;
+    out->both_ways = m->both != BOTH_NOWHERE;
     out->wants_hidden = m->draft_proj.n != 0;
     out->n_embd = m->n_embd;
     out->n_head = m->layer[0].attn.n_head;
@@ -165,7 +167,7 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
               (f->slot[c] = take(e, rows, 4)) && (f->input[c] = take(e, rows, sizeof *f->input[c])) &&
               (f->axis[c][0] = take(e, rows, 4)) && (f->axis[c][1] = take(e, rows, 4)) &&
-              (f->axis[c][2] = take(e, rows, 4));
+              (f->axis[c][2] = take(e, rows, 4)) && (f->until[c] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1)) &&
               (f->draw[c] = take(e, outs, sizeof *f->draw[c]));
         n_out += outs;

@@ -14,6 +14,7 @@ struct flight {
     struct step step[ROW_CLASS_COUNT];
     int32_t *id[ROW_CLASS_COUNT], *pos[ROW_CLASS_COUNT], *slot[ROW_CLASS_COUNT]; /* [max_rows] */
     const float **input[ROW_CLASS_COUNT];                                        /* [max_rows] */
+    int32_t *until[ROW_CLASS_COUNT];                                             /* [max_rows] */
     int32_t *axis[ROW_CLASS_COUNT][3];                                           /* [max_rows] */
     int32_t *out_row[ROW_CLASS_COUNT];                                           /* [max_out] */
     uint8_t *want[ROW_CLASS_COUNT];

@@ -119,6 +119,8 @@ struct infer_model_info {
     uint64_t prompt_bytes; /* that a long prompt reads: of all experts */
     uint64_t token_flops;  /* 2 x multiply-adds of the matrices for one token */
     int n_draft;           /* layers behind the others, which draft (infer_model_draft) */
+    int n_deepstack;       /* numbers of rows of pictures: n_embd * (1 + n_deepstack) */
+    bool both_ways;        /* rows of a picture see each other: infer_row.until */
     bool wants_hidden;     /* its steps are infer_step_hidden */
     bool has_tokenizer;
     const char *chat_template; /* NULL when the file has none; chat_template[chat_template_len] */
@@ -352,11 +354,13 @@ struct infer_row {
     uint8_t want; /* enum infer_want bits */
     const struct infer_draw
         *draw; /* NULL: greedy; kept by the caller until infer_submit has returned, as are these: */
-    /* embed[n_embd]: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
+    /* embed[n_embd * (1 + n_deepstack)], see infer_model_info: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
      * infer_embed_id stands in its place in infer_seq_ids and in prefixes. A sequence goes back behind it, or to where a state was kept */
     const float *embed;
     /* axis[3]: the row's positions in time, lines and columns, for models whose rotations have three; NULL: pos, all of them */
     const int32_t *axis;
+    /* The last position that the row sees in models whose rows of a picture see each other, of a row of the same step; 0: its own. */
+    int32_t until;
     int adapter; /* whose weights are added; 0: none, which is all that there are yet */
 };
 

@@ -22,6 +22,7 @@ void engine_put_again(struct infer_engine *e, struct flight *f, enum row_class c
         f->pos[c][at + i] = from + i;
         f->slot[c][at + i] = seq;
         f->input[c][at + i] = NULL;
+        f->until[c][at + i] = from + i;
         for (int a = 0; a < 3; a++) f->axis[c][a][at + i] = from + i - e->kv.seq[seq].shift[from + i];
     }
     e->n_replayed += (uint64_t)n;

@@ -119,7 +119,7 @@ int infer_prefix_probe(struct infer_engine *e, const int32_t *ids, int n, const 
 uint64_t infer_replayed(const struct infer_engine *e) { return e->n_replayed; }
 
 int32_t infer_embed_id(const struct infer_engine *e, const float *embed) {
-    return kv_embed_id(&e->kv, embed, e->model->m->n_embd);
+    return kv_embed_id(&e->kv, embed, e->model->m->n_embd * (1 + e->model->m->n_deepstack));
 }
 
 int infer_seq_length(const struct infer_engine *e, int seq) {

@@ -81,7 +81,7 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
 /* Puts the checked rows into the flight's arrays, by class. */
 static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
     int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
-    bool embeds = false, turns = false;
+    bool embeds = false, turns = false, ahead = false;
     f->n_out = f->n_joined = 0;
     for (int i = 0; i < n; i++) {
         struct kv_seq *s = &e->kv.seq[rows[i].seq];
@@ -99,6 +99,8 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->slot[c][t] = rows[i].seq;
         f->input[c][t] = rows[i].embed;
         for (int k = 0; k < 3; k++) f->axis[c][k][t] = rows[i].axis ? rows[i].axis[k] : rows[i].pos;
+        f->until[c][t] = rows[i].until > rows[i].pos ? rows[i].until : rows[i].pos;
+        ahead |= rows[i].until > rows[i].pos;
         embeds |= rows[i].embed != NULL;
         turns |= rows[i].axis != NULL;
         if (!rows[i].want) continue;
@@ -122,7 +124,8 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
                                    .draw = f->draw[c],
                                    .input = embeds ? f->input[c] : NULL,
                                    .axis = {turns ? f->axis[c][0] : NULL, turns ? f->axis[c][1] : NULL,
-                                            turns ? f->axis[c][2] : NULL}};
+                                            turns ? f->axis[c][2] : NULL},
+                                   .until = ahead ? f->until[c] : NULL};
 }
 
 /* The first position that a queued step computes of a sequence, or from. */
@@ -216,6 +219,11 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
                            rows[i].seq);
         TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &count[rows[i].decode]));
     }
+    for (int i = 0; i < n; i++)
+        if (rows[i].until >= f->length_before[rows[i].seq] || (rows[i].until > rows[i].pos && rows[i].decode))
+            return err_set(INFER_E_INPUT,
+                           "row %d: it sees position %d, and sequence %d ends at %d in this step", i,
+                           rows[i].until, rows[i].seq, f->length_before[rows[i].seq]);
     return find_room(e, f->length_before);
 }
 

@@ -205,6 +205,8 @@ enum rope_where {
     ROPE_PERIOD_4  /* all but each fourth; or as the key rope.layers says */
 };
 
+enum both_ways { BOTH_NOWHERE, BOTH_ALL, BOTH_WINDOWED };
+
 /* Tables end with a row of NULL. */
 struct arch {
     const char *name;               /* general.architecture, and the prefix of its keys */
@@ -218,6 +220,8 @@ struct arch {
         enum rope_where where;
         /* Layers with a window rotate by rope.freq_base_swa, without scaling and divisors. */
         bool scaled_full;
+        /* Where the file has sections of positions (time, lines, columns): pairs take them in turns, else one after the other. */
+        bool axes_in_turns;
     } rope;
     struct {
         bool parallel; /* the feed-forward part reads the same x; use_parallel_residual may say otherwise */
@@ -230,6 +234,7 @@ struct arch {
         /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of
          * attention.temperature_length; else in all, from 0 in steps of the original context. */
         bool temp_unrotated;
+        enum both_ways both; /* layers whose rows of a picture see each other */
     } attn;
     struct { /* layers of another kind than attention */
         enum mixer kind;

@@ -28,7 +28,8 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
                                    c->v_pool[a->store],
                                    c->page_stride[st->group],
                                    a->n_head / st->n_kv_head,
-                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
+                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
+                                   NULL};
 }
 
 /* ---- decode rows ----
@@ -160,6 +161,7 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
             }
             struct cpu_attend_arg arg = attend_arg(op, s, t);
+            if (at->both && s->s->until) arg.until = s->s->until + t;
             attend(&arg, h, s->s->pos + t, n, head0, n_head, cpu_row(s, at->q, t) + head0 * st->head_dim_k,
                    cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
                    cpu_stride(s, at->out), c->work[thread].scratch);

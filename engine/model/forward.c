@@ -24,6 +24,7 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
     const struct model *m = e->m;
     struct view a = emit_buffer(e, "attend", l->attn.n_head * l->attn.head_dim_v, BUF_ROWS_ALL, false);
     float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->attn.head_dim_k);
+    const bool both = m->both == BOTH_ALL || (m->both == BOTH_WINDOWED && l->attn.window);
     const bool from_1 = m->arch->attn.temp_unrotated, grows = !from_1 || l->attn.rope->kind == ROPE_NONE;
     emit_op(e, "attend",
             (struct op){.kind = OP_ATTEND,
@@ -38,7 +39,8 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
                                    .temp_beta = grows ? m->temp_beta : 0,
                                    .temp_len = m->temp_len,
                                    .temp_offset = from_1,
-                                   .chunked = m->arch->attn.chunked}});
+                                   .chunked = m->arch->attn.chunked,
+                                   .both = both}});
     return a;
 }
 
@@ -301,6 +303,15 @@ static void mix(struct emitter *e, const struct layer *l, struct view x, struct 
     emit_add(e, "attn_add", x, a);
 }
 
+/* x += what a row of a picture has for behind this layer; such rows are of prompts. source: Meng et al. 2024 (arXiv 2406.04334) */
+static void picture_part(struct emitter *e, struct view x) {
+    const int n = e->m->n_embd;
+    if (e->layer >= e->m->n_deepstack || e->range->first || e->list->cls != ROW_PROMPT) return;
+    struct view y = emit_buffer(e, "deepstack", n, BUF_ROWS_ALL, false);
+    emit_op(e, "deepstack", (struct op){.kind = OP_INPUT, .input = {y, (1 + e->layer) * n}});
+    emit_add(e, "deepstack_add", x, y);
+}
+
 /* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
  * and parts are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
@@ -323,6 +334,7 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     }
     layer_input(e, l, x);
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
+    picture_part(e, x);
 }
 
 /* x = proj [norm(embedding) ; norm(h)], both in the row that is given. */
@@ -357,8 +369,8 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){.list = out,
                           .m = m,
                           .range = range,
-                          .op_cap = 59 * m->n_layer + 21,
-                          .buf_cap = 44 * m->n_layer + 16,
+                          .op_cap = 61 * m->n_layer + 21,
+                          .buf_cap = 45 * m->n_layer + 16,
                           .layer = -1,
                           .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,
                           .inputs = {-1, 0, 0}};

@@ -236,6 +236,20 @@ static enum infer_status read_sharing(struct model *m) {
     return INFER_OK;
 }
 
+/* What a picture's rows have beside embeddings, and what they see. */
+static enum infer_status read_pictures(struct model *m) {
+    static const char deepstack[] = "n_deepstack_layers", causal[] = "attention.causal_images";
+    bool there, told = m->n_layer_input != 0; /* of Gemma 4 the small ones */
+    char key[128];
+    if (m->arch->keys && key_names(m->arch->keys, deepstack, sizeof deepstack - 1))
+        TRY(model_read_int(m, deepstack, 0, m->n_layer, 0, &m->n_deepstack));
+    m->both = m->arch->attn.both;
+    if (!m->both) return INFER_OK;
+    TRY(meta_bool(m->file, model_key(m, key, sizeof key, causal), &told, &there));
+    if (told) m->both = BOTH_NOWHERE;
+    return INFER_OK;
+}
+
 /* block_count has the layers that draft, too. */
 static enum infer_status read_draft_layers(struct model *m) {
     static const char name[] = "nextn_predict_layers";
@@ -291,6 +305,7 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_act(m));
     TRY(read_windows(m, n_head));
     TRY(read_sharing(m));
+    TRY(read_pictures(m));
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));
     return m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m);

@@ -102,9 +102,11 @@ struct model {
     bool borrows; /* file and tok are another model's */
     int n_layer, n_embd, n_vocab, n_ctx_train;
     int n_draft; /* layers of the file behind these, which draft tokens: a model of their own (model_open_draft) */
-    int first;       /* number in the file of layer 0 */
-    int n_ctx_most;  /* longer ones are computed in no one way (dynamic scaling of rope); 0: none are */
-    int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
+    int first; /* number in the file of layer 0 */
+    int n_deepstack; /* numbers of a picture's row behind those in place of an embedding, n_embd each: added behind layers 0 .. */
+    enum both_ways both; /* layers whose rows of a picture see each other */
+    int n_ctx_most;      /* longer ones are computed in no one way (dynamic scaling of rope); 0: none are */
+    int n_ctx_short;     /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
     float latent_eps;                  /* of norms of latents */
     float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */

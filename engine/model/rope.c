@@ -110,6 +110,33 @@ static enum infer_status divide(const struct model *m, float *inv_freq, int n, c
     return INFER_OK;
 }
 
+/* Which of a row's positions turns a pair. source: Qwen2-VL (arXiv 2409.12191), HF modeling_qwen3_vl for those in turns */
+static enum infer_status bind_axes(struct model *m, struct rope *r) {
+    static const char name[] = "rope.dimension_sections";
+    uint32_t section[4] = {0};
+    char key[128];
+    bool there;
+    if (!m->arch->keys || !key_names(m->arch->keys, name, sizeof name - 1)) return INFER_OK;
+    const struct meta *meta = tensorfile_meta(m->file, model_key(m, key, sizeof key, name));
+    if (meta && meta->n >= 3 && meta->n <= 4)
+        TRY(meta_u32_array(m->file, key, section, (size_t)meta->n, &there));
+    if (!section[0] && !section[1] && !section[2]) return INFER_OK;
+    int32_t *axis = arena_alloc(&m->arena, (size_t)(r->n_rot / 2) * sizeof *axis);
+    if (!axis) return err_set(INFER_E_MEMORY, "out of memory for rope");
+    for (uint32_t i = 0; i < (uint32_t)r->n_rot / 2; i++) {
+        const uint32_t turn = i % 3;
+        if (m->arch->rope.axes_in_turns)
+            axis[i] = turn && i < 3 * (uint64_t)section[turn] ? 1 + (int32_t)turn : 1;
+        else
+            axis[i] = i < section[0]                             ? 1
+                      : i - section[0] < section[1]              ? 2
+                      : i - section[0] - section[1] < section[2] ? 3
+                                                                 : 1;
+    }
+    r->axis = axis;
+    return INFER_OK;
+}
+
 /* One of m->rope, whose n_rot is set; scaled: with what stretches the context. */
 static enum infer_status bind_one(struct model *m, struct rope *r, float base, bool scaled,
                                   const float *divisor) {
@@ -122,6 +149,7 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
     char key[128];
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.neox"), &neox, &told));
     if (neox) r->kind = ROPE_NEOX;
+    TRY(bind_axes(m, r));
     if (scaled) TRY(bind_scaling(m, r, inv_freq, base));
     return scaled ? divide(m, inv_freq, half, divisor) : INFER_OK;
 }

@@ -150,12 +150,12 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
     int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], slot = r->step.slot[t];
-    int from = op_attend_first(o, pos);
+    int from = op_attend_first(o, pos), last = step_last(&r->step, o, t);
     const float *q = ref_row(r, o->q, t) + h * s->head_dim_k;
     float *out = ref_row(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
-    for (int p = from; p <= pos; p++) {
+    for (int p = from; p <= last; p++) {
         kv_load_row(r->c.kv_type, r->head,
                     r->k[o->store] + kv_offset(r, s, s->head_dim_k, page_of(r, s, slot, p), g, p % KV_PAGE),
                     s->head_dim_k);
@@ -166,12 +166,12 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
         r->score[p - from] = a;
         top = fmax(top, a);
     }
-    for (int p = from; p <= pos; p++) sum += r->score[p - from] = exp(r->score[p - from] - top);
+    for (int p = from; p <= last; p++) sum += r->score[p - from] = exp(r->score[p - from] - top);
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
     const unsigned char *pool = s->v_in_k ? r->k[o->store] : r->v[o->store];
     int row = s->v_in_k ? s->head_dim_k : s->head_dim_v;
-    for (int p = from; p <= pos; p++) {
+    for (int p = from; p <= last; p++) {
         kv_load_row(r->c.kv_type, r->head,
                     pool + kv_offset(r, s, row, page_of(r, s, slot, p), g, p % KV_PAGE), s->head_dim_v);
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];

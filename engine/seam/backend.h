@@ -205,6 +205,7 @@ struct op_attend {
     float temp_beta;
     int temp_len, temp_offset;
     bool chunked; /* the window begins at a multiple of its length */
+    bool both;    /* a row with step.until sees up to that position: p <= max(pos[t], until[t]) */
     struct view k, v;
     int n_kv_head; /* of k and v */
 };
@@ -488,6 +489,9 @@ struct step {
     const float *const *input;
     /* axis[i][n_row]: a row's positions in time, lines and columns, for rotations that have such; NULL: pos */
     const int32_t *axis[3];
+    /* until[n_row]: the last position that a row of a picture sees where operations say both, of rows of the same step; NULL: no row
+     * sees what follows it */
+    const int32_t *until;
     const int32_t *adapter; /* adapter[n_row]: whose weights are added, 0: none; NULL: none has one */
 };
 

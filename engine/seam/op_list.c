@@ -306,5 +306,7 @@ enum infer_status config_lacks_shares(const struct backend_config *c, const char
 }
 
 enum infer_status step_lacks(const struct step *s, const char *backend) {
-    return s->adapter ? err_set(INFER_E_UNSUPPORTED, "%s: no kernel for adapters", backend) : INFER_OK;
+    if (!s->adapter && !s->until) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,
+                   s->adapter ? "adapters" : "rows of a picture that see each other");
 }

@@ -77,6 +77,11 @@ static inline int step_axis(const struct step *s, const struct rope *r, int t, i
     return axis && s->axis[axis - 1] ? s->axis[axis - 1][t] : s->pos[t];
 }
 
+/* The last position that row t sees. */
+static inline int step_last(const struct step *s, const struct op_attend *o, int t) {
+    return o->both && s->until && s->until[t] > s->pos[t] ? s->until[t] : s->pos[t];
+}
+
 /* ---- neighbours: what fused kernels ask ------------------------------------------------------------------ */
 
 /* Whether only operation i + 1 reads what i writes, so that it need not be written where both are one kernel. */

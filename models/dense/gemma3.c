@@ -11,6 +11,7 @@ const struct arch arch_gemma3 = {
     .act = ACT_GELU_TANH,
     .rope.kind = ROPE_NEOX,
     .rope.scaled_full = true,
+    .attn.both = BOTH_ALL,
     .scale.embd_sqrt = true,
     .keys = "rope.freq_base_swa|attn_logit_softcapping|final_logit_softcapping|mm.tokens_per_image",
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 6},

@@ -45,10 +45,11 @@ const struct arch arch_gemma4 = {
     .rope.kind = ROPE_NEOX,
     .rope.scaled_full = true,
     .attn.v_norm = true,
+    .attn.both = BOTH_WINDOWED,
     .scale.embd_sqrt = true,
     .keys =
         "rope.freq_base_swa|rope.dimension_count_swa|attention.key_length_swa|attention.value_length_swa|"
-        "final_logit_softcapping|attention.shared_kv_layers|embedding_length_per_layer_input|" KEYS_EXPERTS,
+        "final_logit_softcapping|attention.shared_kv_layers|embedding_length_per_layer_input|attention.causal_images|" KEYS_EXPERTS,
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 6},
                                               {"attention.scale", 1},
                                               {"rope.freq_base", 1e6},

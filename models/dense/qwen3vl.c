@@ -9,6 +9,7 @@ const struct arch arch_qwen3vl = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope.kind = ROPE_NEOX,
+    .rope.axes_in_turns = true,
     .keys = "rope.dimension_sections|n_deepstack_layers",
     .hf.models = (const struct arch_hf[]){{"qwen3_vl_text", "Qwen3VLTextModel", NULL},
                                           {"qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text"},

@@ -10,6 +10,7 @@ const struct arch arch_qwen35 = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope.kind = ROPE_NEOX,
+    .rope.axes_in_turns = true,
     .mixer.kind = MIX_DELTA,
     .mixer.where = MIXER_INTERVAL,
     .mixer.tiled = true,

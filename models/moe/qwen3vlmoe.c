@@ -9,6 +9,7 @@ const struct arch arch_qwen3vlmoe = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope.kind = ROPE_NEOX,
+    .rope.axes_in_turns = true,
     .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS "|rope.dimension_sections|n_deepstack_layers",
     .hf.models =

@@ -1,6 +1,7 @@
 /* Towers against transformers: tiny random ones, from folders and from the mmproj files that these become, on ref and cpu. */
 #include "tests/lib/test.h"
 #include "tests/lib/tolerance.h"
+#include "infer.h"
 #include "vision/tower.h"
 
 #include <dirent.h>
@@ -52,7 +53,8 @@ static struct image picture(int width, int height, int n) {
     return p;
 }
 
-static const char *const names[] = {"gemma4uv", "gemma4v", "gemma4v-bounds", "qwen3vl", "pixtral", "gemma3"};
+static const char *const names[] = {"gemma4uv", "gemma4v", "gemma4v-bounds", "qwen3vl",
+                                    "qwen3_5",  "pixtral", "gemma3"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static struct tower *open_tower(const char *name, const struct tower_options *o) {
@@ -107,6 +109,166 @@ static void rows_of_towers(void **state) {
         check(names[i], "cpu, float32", &(struct tower_options){.strict_fp32 = true, .cpu.threads = 2},
               TOL_LOGITS_REF);
         check(names[i], "cpu", &(struct tower_options){.cpu.threads = 2}, TOL_LOGITS_BF16);
+    }
+}
+
+/* ---- a talk with two pictures ---- */
+
+enum { MAX_IDS = 128 };
+struct talk {
+    int32_t n, n_vocab, n_keep, which[2], at[2], given[2];
+    float sd;
+    int32_t ids[MAX_IDS], keep[MAX_IDS];
+    float *logits;
+};
+
+static void talk_read(struct talk *t, const char *name) {
+    char file[128], path[512];
+    snprintf(file, sizeof file, "golden/tower/%s/talk.bin", name);
+    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    read_words(f, t, 9);
+    read_words(f, &t->sd, 1);
+    assert_in_range(t->n, 1, MAX_IDS);
+    read_words(f, t->ids, (size_t)t->n);
+    read_words(f, t->keep, (size_t)t->n_keep);
+    t->logits = malloc((size_t)t->n_keep * (size_t)t->n_vocab * 4);
+    read_words(f, t->logits, (size_t)t->n_keep * (size_t)t->n_vocab);
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+}
+
+/* The rows of a talk: ids, and rows and positions of the pictures. */
+struct prompt {
+    struct infer_row rows[MAX_IDS];
+    int32_t axis[MAX_IDS][3];
+    float *picture[2];
+};
+
+static void prompt_make(struct prompt *p, const struct talk *talk, const struct golden *g, struct tower *t,
+                        bool both_ways) {
+    struct tower_info info;
+    struct tower_fit fit;
+    int next = 0, k = 0;
+    tower_info(t, &info);
+    memset(p, 0, sizeof *p);
+    for (int i = 0; i < talk->n; i++) {
+        if (k < 2 && i == talk->at[k]) {
+            const int which = talk->which[k], n = talk->given[k];
+            p->picture[k] = malloc((size_t)n * (size_t)g->width * 4);
+            (void)encode(t, g, which, p->picture[k]);
+            assert_ok(tower_fit(t, g->picture[which].width, g->picture[which].height, &fit));
+            for (int part = 0, r = i; part < fit.n_part; part++) {
+                struct tower_part tp;
+                tower_part(t, &fit, part, &tp);
+                tower_positions(t, &fit, part, next, p->axis + r, &next);
+                r += tp.n_row;
+            }
+            for (int r = 0; r < n; r++) {
+                struct infer_row *row = &p->rows[i + r];
+                row->embed = p->picture[k] + (size_t)r * (size_t)g->width;
+                row->until = both_ways ? i + n - 1 : 0;
+            }
+            i += n - 1, k++;
+            continue;
+        }
+        p->rows[i].id = talk->ids[i];
+        for (int a = 0; a < 3; a++) p->axis[i][a] = next;
+        next++;
+    }
+    for (int i = 0; i < talk->n; i++)
+        p->rows[i].pos = i, p->rows[i].axis = info.three_positions ? p->axis[i] : NULL;
+}
+
+static struct infer_engine *engine_of(struct infer_model *m, const char *device) {
+    struct infer_engine *e;
+    assert_ok(infer_engine_create(&e, m,
+                                  &(struct infer_engine_options){.device = device,
+                                                                 .threads = 2,
+                                                                 .ctx = 2 * MAX_IDS,
+                                                                 .slots = 2,
+                                                                 .batch = MAX_IDS,
+                                                                 .kv_type = "f32",
+                                                                 .strict_fp32 = true,
+                                                                 .all_logits = true,
+                                                                 .gpu_layers = -1,
+                                                                 .cpu_experts = -1}));
+    return e;
+}
+
+/* Rows from .. of the sequence in steps of at most `step`; the largest difference of logits that are known, in sd. */
+static double run_rows(struct infer_engine *e, const struct talk *t, struct prompt *p, int seq, int from,
+                       int step) {
+    double most = 0;
+    for (int n; from < t->n; from += n) {
+        struct infer_output out;
+        n = t->n - from < step ? t->n - from : step;
+        for (int i = from; i < from + n; i++) p->rows[i].seq = seq, p->rows[i].want = INFER_WANT_LOGITS;
+        assert_ok(infer_step(e, p->rows + from, n, &out));
+        for (int k = 0; k < t->n_keep; k++) {
+            if (t->keep[k] < from || t->keep[k] >= from + n) continue;
+            for (int i = 0; i < t->n_vocab; i++) {
+                const double d =
+                    fabs((double)out.logits[t->keep[k] - from][i] - (double)t->logits[k * t->n_vocab + i]);
+                if (!(d <= most)) most = d;
+            }
+        }
+    }
+    return most / (double)t->sd;
+}
+
+static void check_talk(const char *name, const char *device) {
+    static struct prompt p;
+    struct golden g;
+    struct talk talk;
+    struct infer_model *m;
+    struct infer_model_info info;
+    char file[128], path[512];
+    golden_read(&g, name);
+    talk_read(&talk, name);
+    snprintf(file, sizeof file, "golden/tower/%s", name);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, file), NULL));
+    infer_model_info(m, &info);
+    struct tower *t = open_tower(name, &(struct tower_options){.backend = &backend_ref,
+                                                               .n_embd = info.n_embd,
+                                                               .n_deepstack = info.n_deepstack});
+    struct infer_engine *e = engine_of(m, device);
+    prompt_make(&p, &talk, &g, t, info.both_ways);
+    int seq, last = talk.at[1] + talk.given[1];
+    assert_ok(infer_seq_open(e, &seq));
+    double d = run_rows(e, &talk, &p, seq, 0, MAX_IDS);
+    if (!(d <= TOL_LOGITS_REF)) fail_msg("%s on %s: logits differ by %.3g of sd", name, device, d);
+    /* the text behind the pictures once more, behind what is kept of them */
+    assert_ok(infer_seq_rewind(e, seq, last + 3));
+    d = run_rows(e, &talk, &p, seq, infer_seq_length(e, seq), MAX_IDS);
+    if (!(d <= TOL_LOGITS_REF))
+        fail_msg("%s on %s: behind a rewind logits differ by %.3g of sd", name, device, d);
+    infer_seq_close(e, seq);
+    if (!info.both_ways) { /* the rows of a picture in several steps */
+        assert_ok(infer_seq_open(e, &seq));
+        d = run_rows(e, &talk, &p, seq, 0, 5);
+        if (!(d <= TOL_LOGITS_REF))
+            fail_msg("%s on %s: in steps of 5 logits differ by %.3g of sd", name, device, d);
+    } else {
+        struct infer_output out;
+        assert_ok(infer_seq_open(e, &seq));
+        for (int i = 0; i < talk.n; i++) p.rows[i].seq = seq;
+        assert_int_equal(infer_step(e, p.rows, talk.at[0] + 2, &out),
+                         INFER_E_INPUT); /* they see what is not there */
+    }
+    infer_engine_free(e);
+    tower_close(t);
+    infer_model_close(m);
+    free(p.picture[0]), free(p.picture[1]);
+    free(talk.logits);
+    golden_free(&g);
+}
+
+static void logits_behind_pictures(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++) {
+        check_talk(names[i], "ref");
+        check_talk(names[i], "cpu");
     }
 }
 
@@ -205,8 +367,9 @@ static void probes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_towers), cmocka_unit_test(sizes_of_pictures),
-                                       cmocka_unit_test(parts_and_positions),
-                                       cmocka_unit_test(what_is_refused), cmocka_unit_test(probes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_towers),    cmocka_unit_test(logits_behind_pictures),
+        cmocka_unit_test(sizes_of_pictures), cmocka_unit_test(parts_and_positions),
+        cmocka_unit_test(what_is_refused),   cmocka_unit_test(probes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

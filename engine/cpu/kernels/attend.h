@@ -289,10 +289,10 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     memset(o, 0, sizeof(float) * (size_t)hv * R);
     for (int r = 0; r < R; r++) {
         int t = r / heads < n ? r / heads : n - 1;
-        int f = op_attend_first(op, pos[t]);
-        m[r] = never, l[r] = 0, first[r] = (float)f, last[r] = (float)pos[t];
+        int f = op_attend_first(op, pos[t]), e = cpu_attend_last(a, pos, t);
+        m[r] = never, l[r] = 0, first[r] = (float)f, last[r] = (float)e;
         if (f < begin) begin = f;
-        if (pos[t] > end) end = pos[t];
+        if (e > end) end = e;
         if (r / heads >= n) continue;
         const float scale = cpu_attend_scale(op, pos[t]);
         const float *qr = q + (size_t)t * q_stride + (size_t)(r % heads) * (size_t)hk;

@@ -278,7 +278,8 @@ void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int
     memset(t.o, 0, sizeof(float) * (size_t)(groups * GROUP * t.hvp));
     for (int r = 0; r < groups * GROUP;
          r++) { /* row r = token * heads + head; past the last: the last token */
-        int p = pos[r / heads < n ? r / heads : n - 1], g = r / GROUP, f = op_attend_first(a->op, p);
+        const int row = r / heads < n ? r / heads : n - 1, g = r / GROUP,
+                  f = op_attend_first(a->op, pos[row]), p = cpu_attend_last(a, pos, row);
         t.m[r] = never, t.l[r] = 0, t.first[r] = (float)f, t.last[r] = (float)p;
         if (r % GROUP == 0) seen[0][g][0] = seen[1][g][0] = f, seen[0][g][1] = seen[1][g][1] = p;
         if (f < seen[0][g][0]) seen[0][g][0] = f;

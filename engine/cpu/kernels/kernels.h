@@ -58,7 +58,13 @@ struct cpu_attend_arg {
     size_t page_stride;
     int heads;            /* query heads of a call of attend_row and attend_merge */
     const int32_t *pages; /* pages of the rows' sequence */
+    const int32_t
+        *until; /* until[n] of the rows of a block: what they see beyond themselves; NULL: nothing */
 };
+/* The last position that row t of a block sees. */
+static inline int cpu_attend_last(const struct cpu_attend_arg *a, const int32_t *pos, int t) {
+    return a->until && a->until[t] > pos[t] ? a->until[t] : pos[t];
+}
 
 /* The scale of a row's scores. */
 static inline float cpu_attend_scale(const struct op_attend *op, int pos) {

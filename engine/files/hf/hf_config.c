@@ -142,6 +142,18 @@ static enum infer_status check_act(struct config *c) {
                    name, (int)strcspn(want, "|"), want);
 }
 
+/* What the tower gives beside embeddings, and whether rows of a picture see each other. */
+static void put_pictures(const struct config *c, const json_t *text) {
+    const struct arch *a = c->out->table;
+    const json_t *vision = json_object_get(c->root, "vision_config");
+    const size_t n = json_array_size(json_object_get(vision, "deepstack_visual_indexes"));
+    const char *both = json_string_value(json_object_get(text, "use_bidirectional_attention"));
+    if (a->keys && key_names(a->keys, "n_deepstack_layers", strlen("n_deepstack_layers")) && n)
+        hf_put_u32(c->keys, a->name, "n_deepstack_layers", (uint32_t)n);
+    if (a->attn.both == BOTH_WINDOWED && !(both && strcmp(both, "vision") == 0))
+        hf_put_bool(c->keys, a->name, "attention.causal_images", true);
+}
+
 /* The text part of a model for images too, its keys in the place of the whole; numbers that such files leave out. */
 static enum infer_status open_text_part(struct config *c, bool whole) {
     const struct arch_hf *hf = c->out->table->hf.models;
@@ -157,6 +169,7 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
                            inner ? inner : "?", hf->inner);
         if (whole) TRY(check_weights(c));
         if (whole) TRY(config_check_keys(c));
+        put_pictures(c, text);
         if (tied) json_object_set(text, "tie_word_embeddings", tied);
         json_incref(text);
         json_decref(c->root);
