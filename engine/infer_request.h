@@ -31,6 +31,7 @@ struct infer_prompt_rows {
     /* Positions beside the first row's, axis[n][3] (infer_row.axis), and how many of them the rows take; NULL: n, one after the other */
     const int32_t (*axis)[3];
     int advance;
+    bool both_ways; /* each of them sees all, infer_row.until: they are computed in one step */
 };
 
 struct infer_prompt {

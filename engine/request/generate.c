@@ -100,7 +100,7 @@ static int prompt_part(const struct infer_sched *s, int from, int left, int most
 
 static int prompt_rows(struct infer_request *r, struct infer_row *rows, int from, int most,
                        enum sample_by *by) {
-    const int left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
+    const int left = r->n_feed - from, n = given_part(r, from, prompt_part(r->sched, from, left, most));
     for (int i = 0; i < n; i++) {
         const bool scored = r->p.score && from + i >= r->scores.n && from + i + 1 < r->n_feed;
         rows[i] = (struct infer_row){.id = r->feed[from + i],

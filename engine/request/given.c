@@ -17,6 +17,11 @@ enum infer_status given_check(const struct infer_sched *s, const struct infer_re
             (g->axis && (g->advance < 1 || g->advance > g->n)))
             return err_set(INFER_E_INPUT, "rows %d to %d that are no tokens do not fit a prompt of %d", g->at,
                            g->at + g->n - 1, p->n_id);
+        if (g->both_ways && g->n > s->n_batch)
+            return err_set(
+                INFER_E_FULL,
+                "a picture of %d rows that see each other is computed in one step, and a step has %d (.batch)",
+                g->n, s->n_batch);
         for (; i < g->at; i++) TRY(check_token(s, i, p->ids[i]));
         i += g->n;
     }
@@ -52,6 +57,7 @@ static bool given_row(const struct infer_request *r, struct infer_row *row, int3
         other |= g->axis != NULL;
         if (i < g->n) {
             row->embed = row_of(r, g, i);
+            if (g->both_ways) row->until = g->at + g->n - 1;
             for (int a = 0; g->axis && a < 3; a++) axis[a] = first - i + g->axis[i][a];
             if (g->axis) return true;
         } else if (g->axis) {
@@ -67,4 +73,24 @@ void given_fill(const struct infer_request *r, struct infer_row *rows, int n) {
         int32_t *axis = r->sched->axis[&rows[i] - r->sched->rows];
         if (given_row(r, &rows[i], axis)) rows[i].axis = axis;
     }
+}
+
+/* The picture whose rows see each other and that place `at` is within; NULL: none. */
+static const struct infer_prompt_rows *whole_at(const struct infer_request *r, int at) {
+    for (int k = 0; k < r->p.n_rows; k++) {
+        const struct infer_prompt_rows *g = &r->p.rows[k];
+        if (g->both_ways && at >= g->at && at < g->at + g->n) return g;
+    }
+    return NULL;
+}
+
+int given_part(const struct infer_request *r, int from, int n) {
+    const struct infer_prompt_rows *g = n ? whole_at(r, from + n - 1) : NULL;
+    if (!g || from + n == g->at + g->n) return n;
+    return g->at > from ? g->at - from : 0;
+}
+
+int given_least(const struct infer_request *r, int from) {
+    const struct infer_prompt_rows *g = whole_at(r, from);
+    return g ? g->at + g->n - from : 1;
 }

@@ -28,6 +28,7 @@ struct infer_vision {
     const struct infer_model *model;
     struct tower *tower;
     struct tower_info info;
+    bool both_ways; /* as the text model has it */
     struct image_limits limits;
     struct prefix_secret secret;
     pthread_mutex_t lock;    /* of what follows */
@@ -76,15 +77,6 @@ bool infer_vision_beside(const char *model, char *path, size_t n) {
     return *path != 0;
 }
 
-/* What text models do with rows of pictures beside taking them. */
-static enum infer_status model_can(const struct tower_info *i) {
-    if (!i->both_ways && !i->three_positions && !i->n_deepstack) return INFER_OK;
-    return err_set(INFER_E_UNSUPPORTED, "%s: pictures of %s %s, which text models here cannot do yet",
-                   i->path, i->projector,
-                   i->both_ways ? "have rows that see each other both ways"
-                                : "have places in lines and columns");
-}
-
 enum infer_status infer_vision_open(struct infer_vision **out, const struct infer_model *m, const char *path,
                                     const struct infer_vision_options *options) {
     const struct infer_vision_options none = {0}, *o = options ? options : &none;
@@ -92,8 +84,10 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
     struct infer_vision *v;
     *out = NULL;
     infer_model_info(m, &info);
-    const struct tower_options to = {
-        .n_embd = info.n_embd, .cpu.threads = o->threads, .max_tokens = o->max_tokens};
+    const struct tower_options to = {.n_embd = info.n_embd,
+                                     .n_deepstack = info.n_deepstack,
+                                     .cpu.threads = o->threads,
+                                     .max_tokens = o->max_tokens};
     TRY(mem_new(&v, sizeof *v, "pictures"));
     enum infer_status e = tower_open(&v->tower, path, &to);
     if (e) {
@@ -101,12 +95,8 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
         return e;
     }
     tower_info(v->tower, &v->info);
-    if ((e = model_can(&v->info))) {
-        tower_close(v->tower);
-        mem_free(v);
-        return e;
-    }
     v->model = m;
+    v->both_ways = info.both_ways;
     v->limits = IMAGE_LIMITS;
     if (o->max_bytes) v->limits.bytes = o->max_bytes;
     if (o->max_pixels) v->limits.pixels = o->max_pixels;
@@ -206,6 +196,7 @@ enum infer_status infer_picture_open(struct infer_picture **out, struct infer_vi
     p->before = v->info.before;
     p->after = v->info.after;
     p->width = v->info.n_embd * (1 + v->info.n_deepstack);
+    p->both_ways = v->both_ways;
     enum infer_status e = mem_new(&p->source, sizeof *p->source, "a picture");
     if (!e) {
         p->source->vision = v;

@@ -16,6 +16,7 @@ struct infer_picture {
     const char *placeholder, *before, *after;
     struct picture_part *part; /* part[n_part] */
     int n_part, width;
+    bool both_ways;                /* its rows see each other */
     const float *rows;             /* rows[..][width] of all parts; NULL: not computed yet */
     struct picture_source *source; /* of picture.c; NULL: there is nothing to compute them from */
 };

@@ -152,6 +152,7 @@ static enum infer_status put_part(struct spliced *to, const struct infer_model *
         to->rows[to->n_rows] = (struct infer_prompt_rows){.at = (int)to->n,
                                                           .n = part->n_row,
                                                           .stride = p->width,
+                                                          .both_ways = p->both_ways,
                                                           .axis = (const int32_t(*)[3])part->axis,
                                                           .advance = part->advance};
         to->picture[to->n_rows] = p;

@@ -201,6 +201,10 @@ void pace_saw(struct infer_sched *s, int n_prompt, int n_decode, double seconds)
 enum infer_status given_check(const struct infer_sched *s, const struct infer_request_params *p);
 void given_ids(struct infer_request *r);
 void given_fill(const struct infer_request *r, struct infer_row *rows, int n);
+/* Of n rows from place `from` on, those that a part may have: it ends in no picture whose rows see each other; and the fewest that it has to
+ * have. */
+int given_part(const struct infer_request *r, int from, int n);
+int given_least(const struct infer_request *r, int from);
 /* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
  * to know. */
 enum infer_status drafter_guess(struct infer_request *r, int most, int *n);

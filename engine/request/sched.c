@@ -118,7 +118,12 @@ static void add_decoding(struct infer_sched *s, struct gather *g) {
 /* Rows of r's prompt, or of what is computed once more: most, and as many as it has pages for. */
 static int add_prompt(struct infer_sched *s, struct gather *g, struct infer_request *r, int most) {
     struct request_room room = g->left;
-    const int fit = rows_that_fit(r, g->pages), n = most < fit ? most : fit;
+    int tokens;
+    const int fit = rows_that_fit(r, g->pages),
+              least = given_least(r, r->figures.n_held + request_queued(r, &tokens));
+    if (most < least)
+        most = least; /* a picture that cannot be cut waits for room in the step, not for the pace */
+    const int n = most < fit ? most : fit;
     if (room.prompt > n) room.prompt = n;
     if (room.decode > n) room.decode = n;
     return add(s, g, r, room);

@@ -96,8 +96,8 @@ static void the_answer_of_tokens(void **state) {
     (void)state;
     static const int batches[] = {256, 64, 7};
     const struct infer_prompt_rows rows[] = {
-        {FIRST, 30, embed, 0, NULL, 0},
-        {FIRST + 40, 50, embed + (size_t)40 * (size_t)n_embd, n_embd, NULL, 0}};
+        {FIRST, 30, embed, 0, NULL, 0, false},
+        {FIRST + 40, 50, embed + (size_t)40 * (size_t)n_embd, n_embd, NULL, 0, false}};
     struct told want, got, other, again;
     for (int b = 0; b < 3; b++) {
         struct place p;
@@ -122,7 +122,8 @@ static void positions_behind_pictures(void **state) {
     (void)state;
     static const int32_t grid[6][3] = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {0, 1, 0}, {0, 1, 1}, {0, 1, 2}},
                          one[1][3] = {{0, 0, 0}};
-    const struct infer_prompt_rows pictures[] = {{3, 6, embed, 0, grid, 3}, {10, 1, embed, 0, one, 1}};
+    const struct infer_prompt_rows pictures[] = {{3, 6, embed, 0, grid, 3, false},
+                                                 {10, 1, embed, 0, one, 1, true}};
     static const int32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {3, 3, 4},
                                       {3, 3, 5}, {3, 4, 3}, {3, 4, 4}, {3, 4, 5}, {6, 6, 6},
                                       {7, 7, 7}, {8, 8, 8}, {9, 9, 9}};
@@ -140,17 +141,59 @@ static void positions_behind_pictures(void **state) {
     assert_null(rows[2].axis);
 }
 
+/* A picture whose rows see each other: no part ends within it, and a step that has less room for prompts takes it as a whole. */
+static void pictures_that_are_not_cut(void **state) {
+    (void)state;
+    struct infer_prompt_rows whole[] = {
+        {FIRST, 40, embed, 0, NULL, 0, true},
+        {FIRST + 60, 30, embed + (size_t)60 * (size_t)n_embd, 0, NULL, 0, true}};
+    struct infer_request r = {.p = {.rows = whole, .n_rows = 2}};
+    const struct {
+        int from, n, part, least;
+    } cases[] = {{0, 20, 20, 1},  {0, 21, 20, 1},   {0, 59, 20, 1},   {0, 60, 60, 1},
+                 {0, 100, 80, 1}, {20, 39, 0, 40},  {20, 40, 40, 40}, {20, 70, 60, 40},
+                 {30, 29, 0, 30}, {30, 30, 30, 30}, {60, 5, 5, 1},    {80, 31, 31, 30}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(given_part(&r, cases[i].from, cases[i].n), cases[i].part);
+        assert_int_equal(given_least(&r, cases[i].from), cases[i].least);
+    }
+    struct told want, got, beside;
+    struct place p;
+    place_open(&p, 64);
+    take(&want, ask(&p, &want, LONG, NULL, 0));
+    infer_sched_pace(p.s, 16, 0); /* rows of prompts beside an answer, fewer than the picture has */
+    struct infer_request *other = ask(&p, &beside, 30, NULL, 0);
+    while (!beside.n) assert_true(infer_sched_step(p.s));
+    struct infer_request *with = ask(&p, &got, LONG, whole, 2);
+    take(&got, with);
+    take(&beside, other);
+    assert_int_equal(got.n, MOST);
+    assert_memory_equal(got.id, want.id,
+                        sizeof want.id); /* (a model of texts: its rows see what is before them) */
+    place_close(&p);
+    place_open(&p, 32);
+    struct infer_request_params q = infer_request_defaults();
+    int32_t ids[LONG];
+    for (int i = 0; i < LONG; i++) ids[i] = token_of(i);
+    q.seq = -1, q.ids = ids, q.n_id = LONG, q.rows = whole, q.n_rows = 2;
+    assert_int_equal(infer_request_new(&with, p.s, &q), INFER_E_FULL);
+    assert_string_equal(
+        infer_error(),
+        "a picture of 40 rows that see each other is computed in one step, and a step has 32 (.batch)");
+    place_close(&p);
+}
+
 static void what_is_refused(void **state) {
     (void)state;
     struct place p;
     struct infer_request *r;
     int32_t ids[30];
     struct infer_request_params q = infer_request_defaults();
-    const struct infer_prompt_rows wrong[] = {{-1, 2, embed, 0, NULL, 0},
-                                              {5, 0, embed, 0, NULL, 0},
-                                              {5, 26, embed, 0, NULL, 0},
-                                              {5, 25, embed, 0, NULL, 0},
-                                              {5, 2, NULL, 0, NULL, 0}};
+    const struct infer_prompt_rows wrong[] = {{-1, 2, embed, 0, NULL, 0, false},
+                                              {5, 0, embed, 0, NULL, 0, false},
+                                              {5, 26, embed, 0, NULL, 0, false},
+                                              {5, 25, embed, 0, NULL, 0, false},
+                                              {5, 2, NULL, 0, NULL, 0, false}};
     place_open(&p, 16);
     for (int i = 0; i < 30; i++) ids[i] = token_of(i);
     q.seq = -1, q.ids = ids, q.n_id = 30, q.n_rows = 1, q.n_logprob = 0;
@@ -159,7 +202,7 @@ static void what_is_refused(void **state) {
         assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_INPUT);
         assert_null(r);
     }
-    q.rows = &(struct infer_prompt_rows){5, 2, embed, 0, NULL, 0};
+    q.rows = &(struct infer_prompt_rows){5, 2, embed, 0, NULL, 0, false};
     ids[6] = -1; /* not read, the one behind is */
     q.score = true;
     assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_UNSUPPORTED);
@@ -171,8 +214,8 @@ static void what_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_answer_of_tokens),
-                                       cmocka_unit_test(positions_behind_pictures),
-                                       cmocka_unit_test(what_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_answer_of_tokens), cmocka_unit_test(positions_behind_pictures),
+        cmocka_unit_test(pictures_that_are_not_cut), cmocka_unit_test(what_is_refused)};
     return cmocka_run_group_tests(tests, load, unload);
 }
