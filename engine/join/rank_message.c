@@ -62,7 +62,7 @@ size_t rank_message_most(const struct rank_limits *l) {
 /* ---- out ---- */
 
 static void put(char **at, const void *bytes, size_t n) {
-    memcpy(*at, bytes, n);
+    if (n) memcpy(*at, bytes, n);
     memset(*at + n, 0, -n & 7);
     *at += n + (-n & 7);
 }

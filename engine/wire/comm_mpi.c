@@ -69,7 +69,7 @@ static enum infer_status exchange(struct comm_wire *w, const struct exchange *x)
             more |= p->in || p->out;
             left |= p->left;
         }
-        if (more && !left && !wait_on(c, &idle)) return group_gone(w->g, (w->g->rank + 1) % n);
+        if (more && !left && !wait_on(c, &idle)) return group_gone(w->g, 0);
     }
     return left ? err_set(INFER_E_CANCEL, "cancelled: another rank left the step") : INFER_OK;
 }

@@ -30,8 +30,8 @@ struct peer {
 struct comm_tcp {
     struct comm_wire wire;
     struct peer peer[RANKS_MAX];
-    bool left; /* this rank */
-    bool broken;
+    bool left;  /* this rank */
+    int broken; /* a rank whose connection is of no use any more; -1: none */
     char waste[4096];
 };
 
@@ -55,7 +55,7 @@ static bool push(struct comm_tcp *c, int rank) {
     if (w->head.n > sent) part[n++] = (struct iovec){w->bytes + sent, (size_t)w->head.n - sent};
     const struct msghdr m = {.msg_iov = part, .msg_iovlen = (size_t)n};
     const ssize_t k = sendmsg(c->wire.g->data[rank], &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (k < 0 && errno != EAGAIN && errno != EINTR) c->broken = true;
+    if (k < 0 && errno != EAGAIN && errno != EINTR) c->broken = rank;
     if (k <= 0) return false;
     w->done += (size_t)k;
     if (w->done == whole(w)) w->idle = true;
@@ -72,13 +72,13 @@ static bool pull(struct comm_tcp *c, int rank, size_t wanted) {
     size_t n = in_head ? sizeof w->head - w->done : left;
     if (!in_head && !w->bytes && n > sizeof c->waste) n = sizeof c->waste;
     const ssize_t k = recv(c->wire.g->data[rank], to, n, MSG_DONTWAIT);
-    if (k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR)) c->broken = true;
+    if (k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR)) c->broken = rank;
     if (k <= 0) return false;
     w->done += (size_t)k;
     if (w->done < sizeof w->head) return true;
     if (in_head &&
         (w->head.n > EXCHANGE_MAX || (w->bytes && w->head.frame == FRAME_DATA && w->head.n != wanted)))
-        c->broken = true; /* another step than this rank's */
+        c->broken = rank; /* another step than this rank's */
     if (w->done < whole(w)) return true;
     w->idle = true;
     p->left |= w->head.frame == FRAME_LEFT;
@@ -94,7 +94,7 @@ struct wait {
 /* Nothing moved: looks again for a while, then sleeps until a socket has something. False: a rank is gone. */
 static bool pause_for(struct comm_tcp *c, struct wait *wait, const bool *in, const bool *out) {
     enum { LOOKS = 200 };
-    if (c->broken || atomic_load(&c->wire.g->lost)) return false;
+    if (c->broken >= 0 || atomic_load(&c->wire.g->lost)) return false;
     if (wait->idle++ < LOOKS) {
         __builtin_ia32_pause();
         return true;
@@ -133,7 +133,7 @@ static enum infer_status exchange(struct comm_wire *w, const struct exchange *x)
         }
         if (moved) wait.idle = 0;
         if (more && !moved && !left && !pause_for(c, &wait, in, out))
-            return group_gone(w->g, (w->g->rank + 1) % n);
+            return group_gone(w->g, c->broken >= 0 ? c->broken : 0);
     }
     if (!left) return INFER_OK;
     return err_set(INFER_E_CANCEL, "cancelled: another rank left the step");
@@ -189,6 +189,7 @@ static void free_tcp(struct comm *c) {
 enum infer_status comm_tcp_new(struct infer_group *g) {
     struct comm_tcp *c;
     TRY(mem_new(&c, sizeof *c, "a communicator"));
+    c->broken = -1;
     g->comm = &c->wire.base, g->comm_free = free_tcp;
     for (int r = 0; r < RANKS_MAX; r++) c->peer[r].out.idle = c->peer[r].in.idle = true;
     return comm_wire_init(&c->wire, "tcp", &carrier, g);

@@ -23,17 +23,18 @@ void group_name(const struct infer_group *g, int rank, char *out, size_t n) {
         snprintf(out, n, "rank %d of %d", rank, g->world);
 }
 
-enum infer_status group_gone(const struct infer_group *g, int rank) {
-    char name[128];
+enum infer_status group_gone(struct infer_group *g, int rank) {
+    char name[128], message[192];
     for (int i = 0; i < 100 && !atomic_load(&g->lost); i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     if (!atomic_load(&g->lost)) {
         group_name(g, rank, name, sizeof name);
-        return err_set(INFER_E_DEVICE, "%s is gone", name);
+        snprintf(message, sizeof message, "%s is gone: its connection broke", name);
+        group_lose(g, message);
     }
-    pthread_mutex_lock((pthread_mutex_t *)&g->lock);
+    pthread_mutex_lock(&g->lock);
     const enum infer_status st = err_set(INFER_E_DEVICE, "%s", g->message);
-    pthread_mutex_unlock((pthread_mutex_t *)&g->lock);
+    pthread_mutex_unlock(&g->lock);
     return st;
 }
 

@@ -21,8 +21,8 @@ const struct group_member *group_who(const struct infer_group *g, int rank);
 void group_name(const struct infer_group *g, int rank, char *out, size_t n);
 /* What sums go by. */
 struct comm *group_comm(const struct infer_group *g);
-/* INFER_E_DEVICE with the message that says which rank is gone; waits up to a second for who finds that out. */
-enum infer_status group_gone(const struct infer_group *g, int rank);
+/* INFER_E_DEVICE with the message that says which rank is gone; where nobody finds out within a second, it is this one, and lost. */
+enum infer_status group_gone(struct infer_group *g, int rank);
 
 /* Messages between rank 0 and rank; of rank 0 (rank 0 as the other end) where this one follows. errors: INFER_E_DEVICE; of receive, *closed:
  * rank 0 has closed the group, INFER_OK */
