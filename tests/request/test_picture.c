@@ -220,8 +220,35 @@ static void what_is_computed(void **state) {
     infer_picture_free(c);
 }
 
+/* Every allocation fails once: a status, nothing lost, and the next time is as ever. */
+static void memory(void **state) {
+    (void)state;
+    char path[512];
+    size_t n;
+    char *bytes = read_file(test_path(path, sizeof path, "fuzz/corpus/image/turn6.jpg"), &n);
+    const char one[] = "[{\"role\": \"user\", \"content\": [" TEXT("a") "," IMAGE(0) "]}]";
+    enum infer_status e = INFER_E_MEMORY;
+    int k = 1;
+    for (; e; k++) {
+        struct infer_picture *picture;
+        struct infer_prompt p = {0};
+        mem_fail_at((uint64_t)k);
+        e = infer_picture_open(&picture, vision, bytes, n, 0);
+        if (!e) e = render(&p, k % 2 ? knows : joins, one, &picture, 1);
+        if (!e) e = infer_prompt_see(&p);
+        mem_fail_at(0);
+        if (e && e != INFER_E_MEMORY) fail_msg("allocation %d: %s", k, infer_error());
+        if (!e) assert_int_equal(p.n_rows, 3);
+        infer_prompt_free(&p);
+        infer_picture_free(picture);
+        assert_true(k < 3000);
+    }
+    assert_true(k > 20);
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(where_templates_put_them),
-                                       cmocka_unit_test(what_is_computed)};
+                                       cmocka_unit_test(what_is_computed), cmocka_unit_test(memory)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -101,6 +101,13 @@ def program(answer):
     check("its line", "a b.png: PNG of 64 x 64, seen as 64 x 64: 72 tokens" in err, err)
     same("from stdin", run("run", "--image", "-", "-p", "hello", "-n", "12", "-q", text=A)[1].strip(), answer.strip())
     same("chat", run("chat", "-n", "12", "-q", "--temp", "0", text=f'/image "{file}"\nhello\n'.encode())[1].strip(), answer.strip())
+    talk, cut = folder + "/talk.json", folder + "/cut.png"
+    open(cut, "wb").write(A[:-60])
+    out = run("chat", "-n", "12", "-q", "--temp", "0", text=f'/image {cut}\nhello\n/image "{file}"\nhello\n/save {talk}\nand you?\n'.encode())
+    check("a broken one is forgotten", "cut.png: the PNG is broken" in out[2] and out[1].startswith(answer.strip()), out)
+    second = out[1].strip().split("\n")[-1]
+    out = run("chat", "-n", "12", "-q", "--temp", "0", text=f"/load {talk}\nand you?\n".encode())
+    check("a saved talk goes on", out[1].strip().split("\n")[-1] == second and "computed again, as those of pictures are" in out[2], (second, out))
     code, out, err = run("plan", "--image-max-tokens", "40")
     check("plan", code == 0 and "mmproj-model.gguf (pixtral)" in out and "at most 40 tokens" in out, (code, out, err))
     check("plan as JSON", json.loads(run("plan", "--json")[1])["pictures"]["max_tokens"] == 1024, out)

@@ -190,9 +190,11 @@ static enum infer_status see(struct talk *t, struct infer_prompt *p) {
     const double begin = term_seconds();
     interrupt_stops_picture(t->vision);
     enum infer_status st = INFER_OK;
-    for (int i = 0; !st && i < t->n_picture; i++) {
-        st = infer_picture_see(t->picture[i]);
-        if (st == INFER_E_INPUT) st = err_prefix(st, "%s", t->picture_file[i]);
+    for (int i = 0; !st && i < p->n_rows; i++) {
+        int k = 0; /* whose file it is */
+        while (t->picture[k] != p->picture[i]) k++;
+        st = infer_picture_see(p->picture[i]);
+        if (st == INFER_E_INPUT) st = err_prefix(st, "%s", t->picture_file[k]);
     }
     if (!st) st = infer_prompt_see(p);
     interrupt_stops_picture(NULL);
