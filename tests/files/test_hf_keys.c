@@ -277,6 +277,8 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"qwen3_vl_moe", "feed_forward_length", "no layer is dense"},
         {"mistral4", "feed_forward_length", "no layer is dense"},
         {"qwen3_vl*", "rope.dimension_sections", "positions of texts are one number"},
+        {"qwen3_vl*", "n_deepstack_layers", "texts have nothing for later layers"},
+        {"gemma4*", "attention.causal_images", "of texts no row sees what follows it"},
         {"qwen3_5*", "rope.dimension_sections", "positions of texts are one number"},
         {"qwen3_5_moe*", "feed_forward_length", "no layer is dense"},
     };
