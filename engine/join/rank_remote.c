@@ -10,11 +10,16 @@
 /* What a rank says when its backend is open. */
 struct opened {
     char isa[128], device[128];
-    int32_t n_thread, grid;
+    int32_t n_thread, grid, async;
 };
 
 /* ---- at rank 0 ---- */
 
+/* A step of a rank that computes it when it is asked to, and waits for it by itself: its one answer, which may come between others. */
+struct early {
+    enum infer_status status;
+    char message[256];
+};
 struct rank_remote {
     struct rank base;
     struct infer_group *group;
@@ -25,16 +30,20 @@ struct rank_remote {
     uint64_t pages_version; /* of the tables that it has */
     enum infer_status sent; /* of the call */
     struct rank_call *call;
+    unsigned asked, heard, told; /* steps: asked for, whose answer is here, which wait has told */
+    struct early early[2 * PLAN_FLIGHTS];
     size_t most;
     char *bytes; /* [most] */
 };
 
+static bool at_once(const struct rank_remote *r) { return !r->opened.async; }
 static void begin(struct rank *base, struct rank_call *call) {
     struct rank_remote *r = (struct rank_remote *)base;
+    r->call = call;
+    if (call->ask == RANK_WAIT && at_once(r)) return;
     const bool pages =
         call->ask == RANK_RUN && (!r->pages_sent || r->pages_version != call->step->pages_version);
     const size_t n = rank_message_put(r->bytes, &r->limits, call, pages);
-    r->call = call;
     r->sent = group_send(r->group, r->rank, call->ask, 0, r->bytes, n);
     if (pages) r->pages_sent = true, r->pages_version = call->step->pages_version;
 }
@@ -48,10 +57,28 @@ static enum infer_status answer(struct rank_remote *r, struct wire_head *head) {
     const bool known = head->status <= INFER_E_WRITE;
     return err_set(known ? (enum infer_status)head->status : INFER_E_DEVICE, "%s", r->bytes);
 }
+static void hear_step(struct rank_remote *r) {
+    struct early *e = &r->early[r->heard++ % (2 * PLAN_FLIGHTS)];
+    struct wire_head head;
+    e->status = answer(r, &head);
+    snprintf(e->message, sizeof e->message, "%s", e->status ? err_message() : "");
+}
+/* Of a rank whose steps answer once: run says nothing, wait what both came to. */
+static enum infer_status end_step(struct rank_remote *r) {
+    if (r->call->ask == RANK_RUN) {
+        r->asked++;
+        return r->sent;
+    }
+    if (r->heard == r->told) hear_step(r);
+    const struct early *e = &r->early[r->told++ % (2 * PLAN_FLIGHTS)];
+    return e->status ? err_set(e->status, "%s", e->message) : INFER_OK;
+}
 static enum infer_status end(struct rank *base) {
     struct rank_remote *r = (struct rank_remote *)base;
     const struct rank_call *c = r->call;
     struct wire_head head;
+    if (at_once(r) && (c->ask == RANK_RUN || c->ask == RANK_WAIT)) return end_step(r);
+    while (r->heard != r->asked) hear_step(r);
     TRY(answer(r, &head));
     const size_t n = rank_call_reads(&r->limits, c);
     if (head.n != n) return err_set(INFER_E_DEVICE, "rank %d says what is no answer", r->rank);
@@ -70,13 +97,15 @@ static void info(const struct rank *base, struct backend_info *out) {
     *out = (struct backend_info){.isa = r->opened.isa,
                                  .device_name = r->opened.device,
                                  .n_thread = r->opened.n_thread,
-                                 .grid = r->opened.grid};
+                                 .grid = r->opened.grid,
+                                 .async = r->opened.async != 0};
 }
 static void free_remote(struct rank *base) {
     struct rank_remote *r = (struct rank_remote *)base;
     struct wire_head head;
     if (r->open) {
         begin(base, &(struct rank_call){.ask = RANK_CLOSE});
+        while (r->heard != r->asked) hear_step(r);
         (void)answer(r, &head);
     }
     mem_free(r->bytes);
@@ -130,6 +159,7 @@ struct seat {
     struct backend *backend;
     struct rank_limits limits;
     struct rank_inbox inbox;
+    bool async;
     size_t most;
     void *bytes; /* [most] */
 };
@@ -150,6 +180,8 @@ static enum infer_status serve(struct seat *s, bool *closed) {
             return reply(s->group, err_prefix(INFER_E_DEVICE, "a message"), NULL, 0);
         }
         st = rank_do(s->backend, &call);
+        if (st == INFER_OK && call.ask == RANK_RUN && !s->async)
+            st = rank_do(s->backend, &(struct rank_call){.ask = RANK_WAIT});
         if (call.ask == RANK_READY) group_comm(s->group)->type->ready(group_comm(s->group));
         const size_t n = rank_call_reads(&s->limits, &call);
         TRY(reply(s->group, st, s->inbox.numbers, n));
@@ -181,7 +213,8 @@ enum infer_status join_follow(struct infer_group *g, struct plan *plan, const st
         s.backend->type->info(s.backend, &info);
         snprintf(opened.isa, sizeof opened.isa, "%s", info.isa ? info.isa : "");
         snprintf(opened.device, sizeof opened.device, "%s", info.device_name ? info.device_name : "");
-        opened.n_thread = info.n_thread, opened.grid = info.grid;
+        opened.n_thread = info.n_thread, opened.grid = info.grid, opened.async = info.async;
+        s.async = info.async;
         st = reply(g, INFER_OK, &opened, sizeof opened);
         if (st == INFER_OK) st = serve(&s, closed);
     } else {

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -93,10 +94,13 @@ struct wait {
 };
 /* Nothing moved: looks again for a while, then sleeps until a socket has something. False: a rank is gone. */
 static bool pause_for(struct comm_tcp *c, struct wait *wait, const bool *in, const bool *out) {
-    enum { LOOKS = 200 };
+    enum { LOOKS = 200, YIELDS = 2000 };
     if (c->broken >= 0 || atomic_load(&c->wire.g->lost)) return false;
-    if (wait->idle++ < LOOKS) {
-        __builtin_ia32_pause();
+    if (wait->idle++ < LOOKS + YIELDS) {
+        if (wait->idle < LOOKS)
+            __builtin_ia32_pause();
+        else
+            sched_yield(); /* the rank that is waited for may be the one that has no processor */
         return true;
     }
     struct pollfd p[RANKS_MAX];

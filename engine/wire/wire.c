@@ -180,15 +180,16 @@ enum infer_status wire_put(int fd, const void *bytes, size_t n, int64_t until) {
     }
     return INFER_OK;
 }
-/* Looks for some 50 us before it sleeps: the next call of a step comes about then. */
+/* Looks for a while before it sleeps: the next call of a step comes about then. */
 enum infer_status wire_get(int fd, void *bytes, size_t n, int64_t until) {
-    enum { LOOKS = 100 };
+    enum { LOOKS = 400, PAUSES = 30 };
     int looks = 0;
     for (char *p = bytes; n;) {
         const ssize_t k = recv(fd, p, n, 0);
         if (k > 0) p += k, n -= (size_t)k;
         if (k > 0) continue;
         if (k == 0 || !again()) return broken(k);
+        for (int i = 0; i < PAUSES && looks < LOOKS; i++) __builtin_ia32_pause();
         if (looks++ < LOOKS) continue;
         if (!wait_for(fd, POLLIN, until)) return err_set(INFER_E_IO, "nothing came in time");
     }
