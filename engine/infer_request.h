@@ -106,7 +106,8 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
                                     const struct infer_vision_options *options);
 /* Its pictures have to be freed before. */
 void infer_vision_close(struct infer_vision *v);
-/* The first mmproj*.gguf beside a model's file, or the folder itself, into path[n]; false: there is none. */
+/* Of the files *mmproj*.gguf beside a model's the one whose name is most like its, the first of equals; or the model's folder itself. Into
+ * path[n]; false: there is none. */
 bool infer_vision_beside(const char *model, char *path, size_t n);
 struct infer_vision_info {
     const char *projector, *path;      /* "qwen3vl_merger" */

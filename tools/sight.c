@@ -13,9 +13,10 @@ enum infer_status sight_open(struct infer_vision **out, const struct session *s,
     const char *path = found ? beside : none ? NULL : o->mmproj;
     *out = NULL;
     if (!path && must)
-        return err_set(INFER_E_INPUT, "%s reads text alone: %s", s->path,
-                       none ? "--mmproj is none"
-                            : "there is no mmproj*.gguf beside it, and --mmproj FILE names none");
+        return err_set(
+            INFER_E_INPUT, "%s reads text alone: %s", s->path,
+            none ? "--mmproj is none"
+                 : "there is no .gguf with mmproj in its name beside it, and --mmproj FILE names none");
     if (!path) return INFER_OK;
     enum infer_status st = infer_vision_open(
         out, s->model, path,

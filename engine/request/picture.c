@@ -54,6 +54,19 @@ static bool named_mmproj(const char *name) {
     return strstr(name, "mmproj") && n > 5 && strcmp(name + n - 5, ".gguf") == 0;
 }
 
+static size_t common(const char *a, const char *b) {
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
+}
+
+/* How much of a model's name a tower's has, in front or behind "mmproj-". */
+static size_t likeness(const char *tower, const char *model) {
+    const char *rest = strstr(tower, "mmproj") + 6;
+    const size_t a = common(tower, model), b = common(rest + (*rest == '-' || *rest == '_'), model);
+    return a > b ? a : b;
+}
+
 bool infer_vision_beside(const char *model, char *path, size_t n) {
     struct stat st;
     bool there = false;
@@ -69,10 +82,13 @@ bool infer_vision_beside(const char *model, char *path, size_t n) {
     DIR *d = opendir(dir);
     *path = 0;
     if (!d) return false;
-    for (struct dirent *e;
-         (e = readdir(d));) /* of several the first by name, which does not hang on the order of the folder */
-        if (named_mmproj(e->d_name) && (!*path || strcmp(e->d_name, path + n_dir) < 0))
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!named_mmproj(e->d_name)) continue;
+        const char *name = model + n_dir, *best = path + n_dir;
+        const size_t x = likeness(e->d_name, name), y = *path ? likeness(best, name) : 0;
+        if (!*path || x > y || (x == y && strcmp(e->d_name, best) < 0))
             snprintf(path, n, "%.*s%s", n_dir, model, e->d_name);
+    }
     closedir(d);
     return *path != 0;
 }

@@ -1,6 +1,7 @@
 /* Pictures in prompts: where templates put them and where they do not, what is computed once, what is refused. The tower is made up: the
  * functions of tower.h stand here. */
 #include <jansson.h>
+#include <unistd.h>
 #include "tests/lib/test.h"
 #include "base/mem.h"
 #include "engine/request/picture.h"
@@ -220,6 +221,39 @@ static void what_is_computed(void **state) {
     infer_picture_free(c);
 }
 
+static void towers_beside_models(void **state) {
+    (void)state;
+    char folder[] = "/tmp/infer-test-XXXXXX", path[512], found[512];
+    static const char *const files[] = {"mmproj-Qwen3-VL-8B-F16.gguf", "mmproj-gemma-3-4b-it-f16.gguf",
+                                        "mmproj-gemma-3-4b-it-bf16.gguf", "pixtral-12b-mmproj-f16.gguf",
+                                        "mmproj-readme.txt"};
+    static const struct {
+        const char *model, *tower;
+    } cases[] = {{"Qwen3-VL-8B-Q4_K_M.gguf", "mmproj-Qwen3-VL-8B-F16.gguf"},
+                 {"gemma-3-4b-it-Q4_0.gguf", "mmproj-gemma-3-4b-it-bf16.gguf"},
+                 {"pixtral-12b-Q8_0.gguf", "pixtral-12b-mmproj-f16.gguf"},
+                 {"another.gguf", "mmproj-Qwen3-VL-8B-F16.gguf"}};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    assert_false(infer_vision_beside(path, found, sizeof found));
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        fclose(fopen(path, "w"));
+    }
+    for (int i = 0; i < 4; i++) {
+        char want[512];
+        snprintf(path, sizeof path, "%s/%s", folder, cases[i].model);
+        snprintf(want, sizeof want, "%s/%s", folder, cases[i].tower);
+        assert_true(infer_vision_beside(path, found, sizeof found));
+        assert_string_equal(found, want);
+    }
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
 /* Every allocation fails once: a status, nothing lost, and the next time is as ever. */
 static void memory(void **state) {
     (void)state;
@@ -249,6 +283,7 @@ static void memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(where_templates_put_them),
-                                       cmocka_unit_test(what_is_computed), cmocka_unit_test(memory)};
+                                       cmocka_unit_test(what_is_computed), cmocka_unit_test(memory),
+                                       cmocka_unit_test(towers_beside_models)};
     return cmocka_run_group_tests(tests, load, unload);
 }
