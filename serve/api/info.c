@@ -121,7 +121,8 @@ void get_props(struct server *s, const char *rest, struct page *p) {
              (double)d->repeat_penalty, s->n_slot, s->name);
     json_put(&p->body, "chat_template:%.*s build_info:%s", s->template.text ? (int)s->template.n : 0,
              s->template.text, infer_version());
-    json_put(&p->body, "modalities:{vision:%hhd audio:%hhd}", s->vision != NULL, false);
+    json_put(&p->body,
+             s->vision ? "modalities:{vision:true audio:false}" : "modalities:{vision:false audio:false}");
     json_put(&p->body, "tools:{format:%s from:%s shown_by:%s thinking_switch:%s reasoning_effort:%hhd}",
              t->format.row ? t->format.row->name : "none",
              t->rendered    ? "template"
