@@ -60,7 +60,11 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
         const struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_op; i++) {
             if (l->op[i].kind == OP_ROPE) n.cs_width = most(n.cs_width, l->op[i].rope.rope->n_rot);
-            if (l->op[i].kind == OP_ATTEND) heads = most(heads, l->op[i].attend.n_head);
+            if (l->op[i].kind != OP_ATTEND) continue;
+            const struct op_attend *at = &l->op[i].attend;
+            heads = most(heads, at->n_head);
+            if (at->store < 0)
+                hk = most(hk, at->q.width / at->n_head), hv = most(hv, at->out.width / at->n_head);
         }
         n.cs_rows = most(n.cs_rows, l->max_rows);
         n.out_rows = most(n.out_rows, l->max_out);

@@ -171,36 +171,37 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
 
 /* ---- without a store ---- */
 
-/* The head's score of the row for row p. */
-static float score_of(const struct op_attend *at, const float *q, const float *k, int n) {
-    float a = 0;
-    for (int i = 0; i < n; i++) a += q[i] * k[i];
-    a *= at->scale;
-    return at->softcap > 0 ? at->softcap * tanhf(a / at->softcap) : a;
+int cpu_attend_rows_shape(const struct op_attend *at, int *unit_rows) {
+    *unit_rows = CPU_ATTEND_LANES;
+    return at->n_head;
 }
 
-/* Query heads of rows, each thread a share. Keys and values are the rows of the step that have the slot; a running maximum, so that no
- * scores are kept. */
+/* Units: heads x blocks of query rows, a head's blocks one after the other, for they read the same keys and values. */
 void cpu_op_attend_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
-    const int dk = at->q.width / at->n_head, dv = at->out.width / at->n_head, G = at->n_head / at->n_kv_head;
-    int a, b;
-    cpu_share(s->n_row * at->n_head, thread, n_thread, &a, &b);
-    for (int u = a; u < b; u++) {
-        const int t = u / at->n_head, h = u % at->n_head;
-        const float *q = cpu_row(s, at->q, t) + h * dk;
-        float *out = cpu_row(s, at->out, t) + h * dv, top = at->sinks ? at->sinks[h] : -INFINITY,
-              sum = at->sinks ? 1 : 0;
-        memset(out, 0, (size_t)dv * sizeof *out);
-        for (int p = 0; p < s->n_row; p++) {
-            if (s->s->slot[p] != s->s->slot[t]) continue;
-            const float *v = cpu_row(s, at->v, p) + h / G * dv;
-            const float score = score_of(at, q, cpu_row(s, at->k, p) + h / G * dk, dk),
-                        most = score > top ? score : top;
-            const float keep = expf(top - most), e = expf(score - most);
-            sum = sum * keep + e, top = most;
-            for (int i = 0; i < dv; i++) out[i] = out[i] * keep + e * v[i];
+    const int dk = at->q.width / at->n_head, dv = at->out.width / at->n_head, G = at->n_head / at->n_kv_head,
+              blocks = (s->n_row + CPU_ATTEND_LANES - 1) / CPU_ATTEND_LANES;
+    const int32_t *slot = s->s->slot;
+    int victim = 0, u;
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        const int h = u / blocks, begin = u % blocks * CPU_ATTEND_LANES,
+                  end = begin + CPU_ATTEND_LANES < s->n_row ? begin + CPU_ATTEND_LANES : s->n_row;
+        const struct cpu_rows_arg arg = {.op = at,
+                                         .k = cpu_row(s, at->k, 0) + h / G * dk,
+                                         .v = cpu_row(s, at->v, 0) + h / G * dv,
+                                         .k_stride = cpu_stride(s, at->k),
+                                         .v_stride = cpu_stride(s, at->v),
+                                         .dk = dk,
+                                         .dv = dv,
+                                         .slot = slot,
+                                         .n_row = s->n_row,
+                                         .sink = at->sinks ? &at->sinks[h] : NULL};
+        for (int t = begin, n; t < end; t += n) { /* runs of one slot */
+            for (n = 1; t + n < end && slot[t + n] == slot[t]; n++) {
+            }
+            s->cpu->k->attend_rows(&arg, t, n, cpu_row(s, at->q, t) + h * dk, cpu_stride(s, at->q),
+                                   cpu_row(s, at->out, t) + h * dv, cpu_stride(s, at->out),
+                                   s->cpu->work[thread].scratch);
         }
-        for (int i = 0; i < dv; i++) out[i] /= sum;
     }
 }

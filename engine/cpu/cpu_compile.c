@@ -155,6 +155,8 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
     }
     if (op->kind == OP_ATTEND && op->attend.store < 0) {
         o->fn = cpu_op_attend_rows;
+        o->n_unit = cpu_attend_rows_shape(&op->attend, &o->unit_rows);
+        o->per_row = true;
     } else if (op->kind == OP_ATTEND) {
         const struct kv_store *st = &c->config.store[op->attend.store];
         o->fn = l->cls == ROW_DECODE ? cpu_op_attend_decode : cpu_op_attend_prompt;

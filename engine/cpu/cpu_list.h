@@ -250,6 +250,8 @@ void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status
 void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h);
 /* Decode attention (cpu_attend.c): its units in this step; floats of all parts of a row's heads. */
 int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s);
+/* Without a store: units of a block of rows, and rows of such a block. */
+int cpu_attend_rows_shape(const struct op_attend *at, int *unit_rows);
 size_t cpu_attend_part_floats(int heads, int hv);
 
 cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put,

@@ -211,6 +211,46 @@ static void attention(void **state) {
             }
 }
 
+/* Attention over the rows of a step that have a row's slot: heads of towers, grouped ones, caps, sinks. */
+static void attention_without_a_store(void **state) {
+    (void)state;
+    static const struct {
+        int heads, kv, dim;
+        float cap;
+        bool sink;
+    } shape[] = {{2, 2, 12, 0, false}, {3, 3, 64, 0, false}, {2, 2, 72, 5, false},
+                 {2, 1, 80, 0, true},  {4, 2, 88, 0, false}, {1, 1, 128, 0, true}};
+    float sinks[4] = {0.5f, -1, 2, 0};
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        const int nq = shape[i].heads * shape[i].dim, nk = shape[i].kv * shape[i].dim;
+        struct bench b = {0};
+        struct view x = input(&b, nq + 2 * nk, 0), y = output(&b, nq);
+        push(&b, (struct op){.kind = OP_ATTEND,
+                             .attend = {.q = view_columns(x, 0, nq),
+                                        .out = y,
+                                        .store = -1,
+                                        .n_head = shape[i].heads,
+                                        .scale = 0.2f,
+                                        .softcap = shape[i].cap,
+                                        .sinks = shape[i].sink ? sinks : NULL,
+                                        .k = view_columns(x, nq, nk),
+                                        .v = view_columns(x, nq + nk, nk),
+                                        .n_kv_head = shape[i].kv}});
+        char name[64];
+        snprintf(name, sizeof name, "attend %d heads of %d without a store", shape[i].heads, shape[i].dim);
+        for (int k = 0; k < n_isa(); k++) {
+            static float want[MAX_T * 512], got[MAX_T * 512];
+            if (absent(k)) continue;
+            for (int threads = 1; threads < 4; threads++) {
+                run(&b, (struct setting){&backend_ref, NULL, 1, ROW_PROMPT}, 0, MAX_T, want, NULL);
+                run(&b, (struct setting){&backend_cpu, isas[k], threads, ROW_PROMPT}, 0, MAX_T, got, NULL);
+                compare(name, got, want, MAX_T, y.width, TOL_OP_ATTEND);
+            }
+        }
+        bench_free(&b);
+    }
+}
+
 /* A matrix for each head, of every format; what a head has behind its columns is copied. */
 static void heads(void **state) {
     (void)state;
@@ -471,6 +511,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ropes),
         cmocka_unit_test(glus_and_adds),
         cmocka_unit_test(attention),
+        cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(columns),

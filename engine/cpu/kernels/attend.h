@@ -323,3 +323,46 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         for (int d = 0; d < hv; d++) y[d] = o[(size_t)d * R + r] * f;
     }
 }
+
+/* ---- without a store: R query rows of one head side by side, keys and values where they lie ---- */
+
+/* Keys and values p .. p + n of the step, n <= KV_PAGE. */
+static void rows_page(const struct cpu_rows_arg *a, int p, int n, const float *qt, float *s, float *o,
+                      float *m, float *l, float *keep, const float *first, const float *last) {
+    lanes_matmul(a->k + (size_t)p * a->k_stride, a->k_stride, 1, n, a->dk, qt, s, false);
+    page_softmax(s, 0, n, 0, first, last, m, l, keep, a->op->softcap);
+    for (int d = 0; d < a->dv; d++)
+        for (int r = 0; r < R; r += VL)
+            vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));
+    lanes_matmul(a->v + (size_t)p * a->v_stride, 1, a->v_stride, a->dv, n, s, o, true);
+}
+
+static void attend_rows(const struct cpu_rows_arg *a, int t, int n, const float *q, size_t q_stride,
+                        float *out, size_t out_stride, float *scratch) {
+    float *qt = scratch, *s = qt + a->dk * R, *o = s + KV_PAGE * R, *m = o + a->dv * R, *l = m + R,
+          *keep = l + R, *first = keep + R, *last = first + R;
+    memset(qt, 0, sizeof(float) * (size_t)a->dk * R);
+    memset(o, 0, sizeof(float) * (size_t)a->dv * R);
+    for (int r = 0; r < R; r++) {
+        m[r] = never, l[r] = 0, first[r] = 0, last[r] = KV_PAGE;
+        for (int d = 0; r < n && d < a->dk; d++)
+            qt[(size_t)d * R + r] = q[(size_t)r * q_stride + (size_t)d] * a->op->scale;
+    }
+    for (int p = 0, end; p < a->n_row; p = end) { /* runs of rows that have the slot */
+        for (end = p; end < a->n_row && a->slot[end] == a->slot[t]; end++) {
+        }
+        for (int k = p; k < end; k += KV_PAGE)
+            rows_page(a, k, end - k < KV_PAGE ? end - k : KV_PAGE, qt, s, o, m, l, keep, first, last);
+        while (end < a->n_row && a->slot[end] != a->slot[t]) end++;
+    }
+    for (int r = 0; r < n; r++) {
+        float *y = out + (size_t)r * out_stride, f = 1 / l[r], e[2][16];
+        if (a->sink) { /* one more logit, without a value */
+            const float m1 = *a->sink > m[r] ? *a->sink : m[r];
+            vf_store(e[0], vf_exp(vf_set(m[r] - m1)));
+            vf_store(e[1], vf_exp(vf_set(*a->sink - m1)));
+            f = e[0][0] / (l[r] * e[0][0] + e[1][0]);
+        }
+        for (int d = 0; d < a->dv; d++) y[d] = o[(size_t)d * R + r] * f;
+    }
+}

@@ -72,6 +72,17 @@ static inline float cpu_attend_scale(const struct op_attend *op, int pos) {
     return op->scale * (1 + op->temp_beta * logf((float)(1 + (pos + op->temp_offset) / op->temp_len)));
 }
 
+/* Attention over the rows of a step, one head: k[n_row][k_stride], v[n_row][v_stride], already at the head's columns. */
+struct cpu_rows_arg {
+    const struct op_attend *op;
+    const float *k, *v;
+    size_t k_stride, v_stride;
+    int dk, dv;
+    const int32_t *slot; /* slot[n_row]: a row sees those that have its own */
+    int n_row;
+    const float *sink; /* of the head; NULL: none */
+};
+
 typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n,
                                  int head0, int heads, const float *q, size_t q_stride, float *out,
                                  size_t out_stride, float *scratch);
@@ -133,6 +144,9 @@ struct cpu_kernels {
     /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
      * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
     cpu_attend_block_fn *attend_block;
+    /* Rows t .. t + n of a step, of one slot, n <= CPU_ATTEND_LANES; q, out already at row t and the head's columns. */
+    void (*attend_rows)(const struct cpu_rows_arg *a, int t, int n, const float *q, size_t q_stride,
+                        float *out, size_t out_stride, float *scratch);
     /* Prompt matmul (cpu_matmul.c): x panel[k][CPU_LANES]; acc[panel][CPU_PANEL_ROWS][CPU_LANES] += w x; the
      * transpose of one panel's acc. */
     void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);

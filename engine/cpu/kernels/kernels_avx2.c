@@ -13,7 +13,7 @@
         .exp_sums = vec_exp_sums, .gemv_float = cpu_gemv_float_avx2, .gemv_fine = cpu_gemv_fine_avx2,        \
         .gemm_int8 = cpu_gemm_int8_##set, .gemm_int16 = cpu_gemm_int16_##set,                                \
         .fine_int16 = cpu_fine_int16_##set, .dequant_f32 = cpu_dequant_f32_avx2, .attend_row = attend_row,   \
-        .attend_merge = attend_merge, .attend_block = attend_block, .prep_f32 = prep_f32,                    \
-        .gemm_f32 = gemm_f32, .untile = untile                                                               \
+        .attend_merge = attend_merge, .attend_block = attend_block, .attend_rows = attend_rows,              \
+        .prep_f32 = prep_f32, .gemm_f32 = gemm_f32, .untile = untile                                         \
     }
 const struct cpu_kernels cpu_kernels_avx2 = KERNELS(avx2), cpu_kernels_avxvnni = KERNELS(avxvnni);

@@ -33,6 +33,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .attend_row = attend_row,
     .attend_merge = attend_merge,
     .attend_block = attend_block,
+    .attend_rows = attend_rows,
     .prep_f32 = prep_f32,
     .gemm_f32 = gemm_f32,
     .untile = untile,
