@@ -354,8 +354,9 @@ struct infer_row {
     uint8_t want; /* enum infer_want bits */
     const struct infer_draw
         *draw; /* NULL: greedy; kept by the caller until infer_submit has returned, as are these: */
-    /* embed[n_embd * (1 + n_deepstack)], see infer_model_info: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
-     * infer_embed_id stands in its place in infer_seq_ids and in prefixes. A sequence goes back behind it, or to where a state was kept */
+    /* embed[n_embd * (1 + n_deepstack)] (struct infer_model_info): what the row has in place of the embedding of a token, as it is; NULL:
+     * it has a token. In infer_seq_ids and in prefixes infer_embed_id stands in its place, or its id where that is below -1. A sequence
+     * goes back behind it, or to where a state was kept */
     const float *embed;
     /* axis[3]: the row's positions in time, lines and columns, for models whose rotations have three; NULL: pos, all of them */
     const int32_t *axis;

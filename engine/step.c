@@ -162,7 +162,7 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
     for (int i = 0; i < n; i++) {
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
-        int32_t id = rows[i].embed              ? infer_embed_id(e, rows[i].embed)
+        int32_t id = rows[i].embed ? rows[i].id < -1 ? rows[i].id : infer_embed_id(e, rows[i].embed)
                      : rows[i].id == INFER_LAST ? e->last[seq]
                                                 : rows[i].id;
         bool begins = i == 0 || rows[i - 1].seq != seq || rows[i - 1].decode != rows[i].decode;

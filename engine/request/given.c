@@ -39,10 +39,23 @@ static const float *row_of(const struct infer_request *r, const struct infer_pro
     return g->embed + (size_t)i * (size_t)(g->stride ? g->stride : r->sched->n_embd);
 }
 
+/* Rows that see each other are what they are together: the id of each has those of all in it, so that no page is shared with a picture
+ * that only begins alike. */
+static void mix_ids(int32_t *id, int n) {
+    uint64_t all = 1469598103934665603u;
+    for (int i = 0; i < n; i++) all = (all ^ (uint32_t)id[i]) * 1099511628211u;
+    for (int i = 0; i < n; i++) {
+        uint64_t x = (all ^ (uint32_t)id[i]) * 0x9e3779b97f4a7c15u;
+        x ^= x >> 32;
+        id[i] = -2 - (int32_t)(x & 0x3fffffff);
+    }
+}
+
 void given_ids(struct infer_request *r) {
     for (int k = 0; k < r->p.n_rows; k++) {
         const struct infer_prompt_rows *g = &r->p.rows[k];
         for (int i = 0; i < g->n; i++) r->feed[g->at + i] = infer_embed_id(r->sched->engine, row_of(r, g, i));
+        if (g->both_ways) mix_ids(r->feed + g->at, g->n);
     }
     if (r->p.n_rows && r->p.drafter == INFER_DRAFT_MODEL) r->p.drafter = INFER_DRAFT_NONE;
 }

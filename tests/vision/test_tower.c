@@ -2,10 +2,12 @@
 #include "tests/lib/test.h"
 #include "tests/lib/tolerance.h"
 #include "infer.h"
+#include "tools/file/quantize.h"
 #include "vision/tower.h"
 
 #include <dirent.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { MAX_PICTURES = 8 };
 
@@ -110,6 +112,42 @@ static void rows_of_towers(void **state) {
               TOL_LOGITS_REF);
         check(names[i], "cpu", &(struct tower_options){.cpu.threads = 2}, TOL_LOGITS_BF16);
     }
+}
+
+/* The mmproj file that convert makes of a folder is the same tower; its halves of rows of q and k stand as GGUF has them. */
+static void files_of_folders(void **state) {
+    (void)state;
+    char from[512], file[128], to[] = "/tmp/infer-mmproj-XXXXXX";
+    const int fd = mkstemp(to);
+    assert_true(fd >= 0);
+    close(fd);
+    for (int i = 0; i < N_NAMES; i++) {
+        struct quantize_report report;
+        struct golden g;
+        struct tower *t;
+        snprintf(file, sizeof file, "golden/tower/%s", names[i]);
+        assert_ok(quantize_file(&(struct quantize_options){.in = test_path(from, sizeof from, file),
+                                                           .out = to,
+                                                           .type = "f32",
+                                                           .tower = true,
+                                                           .force = true},
+                                &report));
+        golden_read(&g, names[i]);
+        assert_ok(tower_open(&t, to, &(struct tower_options){.backend = &backend_ref}));
+        struct tower_info info;
+        tower_info(t, &info);
+        assert_int_equal(info.n_embd * (1 + info.n_deepstack), g.width);
+        for (int k = 0; k < g.n; k++) {
+            float *rows = malloc((size_t)g.picture[k].n_token * (size_t)g.width * 4);
+            const double d = encode(t, &g, k, rows);
+            if (!(d <= TOL_LOGITS_REF))
+                fail_msg("%s as mmproj: picture %d differs by %.3g of sd", names[i], k, d);
+            free(rows);
+        }
+        tower_close(t);
+        golden_free(&g);
+    }
+    unlink(to);
 }
 
 /* ---- a talk with two pictures ---- */
@@ -243,6 +281,14 @@ static void check_talk(const char *name, const char *device) {
     d = run_rows(e, &talk, &p, seq, infer_seq_length(e, seq), MAX_IDS);
     if (!(d <= TOL_LOGITS_REF))
         fail_msg("%s on %s: behind a rewind logits differ by %.3g of sd", name, device, d);
+    p.rows[0].embed = p.picture[0],
+    p.rows[0].id = -7; /* a name of the caller's stands for a row, else what is in it */
+    infer_seq_close(e, seq);
+    assert_ok(infer_seq_open(e, &seq));
+    struct infer_output named;
+    assert_ok(infer_step(e, p.rows, 1, &named));
+    assert_int_equal(infer_seq_ids(e, seq)[0], -7);
+    p.rows[0].embed = NULL, p.rows[0].id = talk.ids[0];
     infer_seq_close(e, seq);
     if (!info.both_ways) { /* the rows of a picture in several steps */
         assert_ok(infer_seq_open(e, &seq));
@@ -367,9 +413,12 @@ static void probes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_towers),    cmocka_unit_test(logits_behind_pictures),
-        cmocka_unit_test(sizes_of_pictures), cmocka_unit_test(parts_and_positions),
-        cmocka_unit_test(what_is_refused),   cmocka_unit_test(probes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_towers),
+                                       cmocka_unit_test(files_of_folders),
+                                       cmocka_unit_test(logits_behind_pictures),
+                                       cmocka_unit_test(sizes_of_pictures),
+                                       cmocka_unit_test(parts_and_positions),
+                                       cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(probes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

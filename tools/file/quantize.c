@@ -120,6 +120,7 @@ int cmd_quantize(const struct options *given) {
                                  .chose = chose,
                                  .only = o->only,
                                  .pure = o->pure,
+                                 .tower = o->tower,
                                  .progress = show,
                                  .user = &s,
                                  .force = o->force,

@@ -18,6 +18,7 @@ struct quantize_options {
     double bpw;       /* at most so many bits a weight, of any types; 0: type says */
     const char *only; /* shell pattern of tensor names; NULL: all */
     bool pure;        /* no mix: the type in every matrix */
+    bool tower;       /* of a folder: what it has for images, as an mmproj file */
     /* may be NULL */
     void (*progress)(void *user, const char *what, double done, double total, const char *unit);
     void *user;

@@ -186,7 +186,7 @@ static void say_left_out(const struct job *j) {
         log_line(LOG_WARN,
                  "%s: %zu tensors of layers that draft tokens (%.1f MB) are left out: %s drafts none", in,
                  f->drafts.n, (double)f->drafts.bytes * 1e-6, out);
-    if (strcmp(f->format, "safetensors") == 0 && !tensorfile_meta(f, "tokenizer.ggml.tokens"))
+    if (!j->o->tower && strcmp(f->format, "safetensors") == 0 && !tensorfile_meta(f, "tokenizer.ggml.tokens"))
         log_line(
             LOG_WARN,
             "%s has no tokenizer.json and no tokenizer.model: %s reads and writes token ids alone, no text",
@@ -259,7 +259,8 @@ enum infer_status quantize_file(const struct quantize_options *o, struct quantiz
                        mix_names(names, sizeof names));
     TRY(tensorfile_open(
         &j.f, o->in,
-        &(struct tensorfile_options){.for_gguf = true, .sparse_ok = o->sparse_ok, .ignore = o->ignore}));
+        &(struct tensorfile_options){
+            .tower = o->tower, .for_gguf = true, .sparse_ok = o->sparse_ok, .ignore = o->ignore}));
     enum infer_status s = run(&j);
     if (s)
         gguf_writer_abort(j.w);

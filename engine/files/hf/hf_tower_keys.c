@@ -216,6 +216,9 @@ static enum infer_status read_all(struct reader *r) {
     TRY(put_merge(r));
     TRY(put_three(r, "image_mean", r->out->kind->mean));
     TRY(put_three(r, "image_std", r->out->kind->std));
+    const json_t *width = json_object_get(json_object_get(r->root, "text_config"), "hidden_size");
+    if (json_is_integer(width) && json_integer_value(width) > 0)
+        hf_put_u32(r->keys, "clip", "vision.projection_dim", (uint32_t)json_integer_value(width));
     put_bounds(r);
     TRY(read_deepstack(r));
     return r->keys->status;
