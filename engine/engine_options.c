@@ -21,6 +21,21 @@ static enum infer_status card_of(const char *device, int *card) {
     return INFER_OK;
 }
 
+/* "0,1,1": the card of each rank. */
+static enum infer_status cards_of_ranks(struct device_wish *out, const char *list) {
+    for (const char *at = list; list && *at; at += *at == ',') {
+        char *end;
+        const long n = strtol(at, &end, 10);
+        if (*at < '0' || *at > '9' || (*end && *end != ',') || (*end && !end[1]) || n > 255 ||
+            out->n_rank_card == RANKS_MAX)
+            return err_set(INFER_E_INPUT,
+                           ".devices is '%s', must be the number of a card for each rank: 0,1,..", list);
+        out->rank_card[out->n_rank_card++] = (uint8_t)n;
+        at = end;
+    }
+    return INFER_OK;
+}
+
 static enum infer_status wish_of(struct device_wish *out, const struct infer_engine_options *o) {
     const char *device = o->device ? o->device : "auto";
     *out = (struct device_wish){.device = DEVICE_AUTO,
@@ -34,6 +49,7 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
     } else if (strcmp(device, "auto")) {
         TRY(host_of(".device", device, &out->device));
     }
+    TRY(cards_of_ranks(out, o->devices));
     return o->host_device ? host_of(".host_device", o->host_device, &out->host) : INFER_OK;
 }
 

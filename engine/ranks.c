@@ -10,12 +10,22 @@ static void ranks_threads(struct plan_options *po) {
     po->cpu.threads = threads ? threads : 1;
 }
 
-static enum infer_status ranks_host(const struct plan_options *po) {
-    if (!po->place.memory.total_bytes) return INFER_OK;
-    return err_set(
-        INFER_E_UNSUPPORTED,
-        ".ranks %d: ranks are threads of the processor yet, a card has all of the model; .device cpu, or without .ranks",
-        po->ranks);
+/* All ranks are planned by the card that has least for its rank. */
+static enum infer_status ranks_cards(struct plan_options *po) {
+    struct placement least = po->place;
+    if (!po->place.memory.total_bytes) {
+        if (po->wish.n_rank_card)
+            return err_set(INFER_E_INPUT, ".devices are cards of ranks; no card is used");
+        return INFER_OK;
+    }
+    for (int i = 0; i < po->ranks; i++) {
+        struct placement p = po->place;
+        TRY(device_pick_rank(&po->wish, i, po->ranks, &p));
+        if (!i || p.memory.free_bytes / (size_t)p.n_share < least.memory.free_bytes / (size_t)least.n_share)
+            least = p;
+    }
+    po->place = least;
+    return INFER_OK;
 }
 
 /* A card computes experts by their columns alone. */
@@ -38,8 +48,9 @@ enum infer_status engine_rank_share(struct model **out, const struct model *m, c
 enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
     const int n = po->ranks;
     TRY(ranks_experts(e->model->m, po));
+    if (n < 2 && po->wish.n_rank_card)
+        return err_set(INFER_E_INPUT, ".devices names the cards of ranks; .ranks says how many there are");
     if (n < 2) return INFER_OK;
-    TRY(ranks_host(po));
     if (po->tap)
         return err_set(INFER_E_UNSUPPORTED,
                        ".ranks %d: what matrices are multiplied with is read of one rank", n);
@@ -47,7 +58,11 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
         po->ranks = 0;
         return INFER_OK;
     }
+    if (e->group && po->place.memory.total_bytes)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".ranks %d: processes are ranks of the processor yet; a card's are threads of one", n);
     if (e->group) po->cpu.threads = engine_group_threads(e->group, po->cpu.threads);
+    TRY(ranks_cards(po));
     e->ranks = arena_alloc(&e->arena, (size_t)n * sizeof *e->ranks);
     struct plan *plan = arena_alloc(&e->arena, (size_t)n * sizeof *plan);
     if (!e->ranks || !plan) return err_set(INFER_E_MEMORY, "out of memory for %d ranks", n);
@@ -69,9 +84,27 @@ const struct model *engine_plan_model(const struct infer_engine *e) {
     return e->n_rank ? e->ranks[0].model : e->model->m;
 }
 
+/* Rank 0's is there: it only learns which card it has. */
+static enum infer_status rank_plan(struct infer_engine *e, int rank, const struct plan_options *po) {
+    struct plan *p = e->ranks[rank].plan;
+    if (!rank) {
+        for (int k = 0; k < p->n_part; k++) p->part[k].config.card = po->place.card;
+        return INFER_OK;
+    }
+    TRY(plan_lay_out(p, &e->arena, e->ranks[rank].model, po, &e->plan.set));
+    const struct plan_part *part = &p->part[p->n_part - 1];
+    if (!p->fits && e->plan.fits)
+        return err_set(INFER_E_MEMORY, "rank %d does not fit: %.1f GiB wanted, %.1f GiB available", rank,
+                       (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30));
+    return INFER_OK;
+}
+
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po) {
-    for (int i = 1; i < e->n_rank && !e->group; i++)
-        TRY(plan_lay_out(e->ranks[i].plan, &e->arena, e->ranks[i].model, po, &e->plan.set));
+    for (int i = 0; i < (e->group ? 1 : e->n_rank); i++) {
+        struct plan_options own = *po;
+        if (po->place.memory.total_bytes) TRY(device_pick_rank(&po->wish, i, e->n_rank, &own.place));
+        TRY(rank_plan(e, i, &own));
+    }
     e->whole = e->plan.part[e->plan.n_part - 1].config;
     e->whole.store = e->model->m->store;
     e->whole.state = e->model->m->state;
@@ -82,7 +115,6 @@ enum infer_status engine_ranks_share(struct model **out, const struct model *m, 
     *out = NULL;
     TRY(ranks_experts(m, po));
     if (po->ranks < 2 || m->draft_proj.n) return INFER_OK;
-    TRY(ranks_host(po));
     ranks_threads(po);
     return engine_rank_share(out, m, po, 0);
 }

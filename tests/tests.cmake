@@ -66,7 +66,7 @@ foreach(t ${SLOW})
 endforeach()
 # Teams whose threads wait for each other: two processors are theirs. Beside another test they took 2 to 5 times as long.
 set_tests_properties(test_bits test_hf_forward test_moe test_ops test_ranks test_team PROPERTIES PROCESSORS 2)
-set_property(TEST test_cuda test_cuda_attend test_cuda_links test_cuda_state APPEND PROPERTY LABELS card)
+set_property(TEST test_cuda test_cuda_attend test_cuda_links test_cuda_ranks test_cuda_state APPEND PROPERTY LABELS card)
 include(ProcessorCount)
 ProcessorCount(CORES)
 add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check

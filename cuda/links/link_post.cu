@@ -9,7 +9,7 @@ template <class J> static void post_args(const cuda_backend *b, const struct pos
     p->scale = o.scale;
 }
 
-static void make(decode_maker &m, decode_link *d) {
+void decode_post_make(decode_maker &m, decode_link *d) {
     const cuda_backend *b = m.b;
     const struct op_list *l = decode_list(b);
     const handoff_to to = decode_hands(m, d);
@@ -22,12 +22,15 @@ static void make(decode_maker &m, decode_link *d) {
     j.square_out = (float *)(b->work + b->plan.post_square);
     p.squares = j.square_out;
     give_to(&j, decode_idle_form(m));
-    post_args(b, link_post_ops(l, &b->plan, &d->is), &p);
     p.gives = d->is.gives != FORM_ROWS;
     p.give.n_row = row_count(b, d->out_rows);
     p.give.square_row = to.square_row;
     give_to(&p.give, to.form);
     if (to.normed) decode_give(&p.give, to);
+}
+static void make(decode_maker &m, decode_link *d) {
+    decode_post_make(m, d);
+    post_args(m.b, link_post_ops(decode_list(m.b), &m.b->plan, &d->is), &d->post);
 }
 static enum infer_status run(const decode_step &s, const decode_link *d, bool overlap) {
     const int rows = decode_rows(s, d);

@@ -5,6 +5,7 @@
 #include "cuda/plan/host_part.h"
 #include "cuda/plan/mla_plan.h"
 #include "cuda/plan/moe_grouped_plan.h"
+#include "cuda/plan/rank_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -105,7 +106,6 @@ static int tied_group(const struct backend_config *c) {
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(weights_known(c, "cuda"));
     TRY(config_lacks_shares(c, "cuda"));
-    TRY(config_lacks(c, "cuda", 1u << OP_REDUCE | 1u << OP_GATHER));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         if (config_uses_group(c, i)) {
@@ -290,15 +290,17 @@ static void place_select(struct cuda_plan *p, int n_vocab) {
     p->arrived = take(p, outs * 4);
 }
 
-/* Most columns of a product that decode does not add to the residual stream as it is: a norm or a factor comes between. */
+/* Most columns of a product that decode does not add to the residual stream as it is: a norm, a factor or
+ * other ranks come between. */
 static int post_width(const struct cuda_plan *p, const struct op_list *l) {
     int most = 0;
     for (int i = 0; l && i + 1 < l->n_op; i++) {
         if (l->op[i].kind != OP_MATMUL) continue;
         const struct op_matmul *m = &l->op[i].matmul;
         const bool normed = l->op[i + 1].kind == OP_NORM && view_same(l->op[i + 1].norm.x, m->out),
-                   scaled = l->op[i + 1].kind == OP_ADD && p->group[m->w->id].scaled;
-        if ((normed || scaled) && m->out.width > most) most = m->out.width;
+                   scaled = l->op[i + 1].kind == OP_ADD && p->group[m->w->id].scaled,
+                   shared = l->op[i + 1].kind == OP_REDUCE;
+        if ((normed || scaled || shared) && m->out.width > most) most = m->out.width;
     }
     return most;
 }
@@ -424,11 +426,14 @@ enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_confi
     enum infer_status st = place_weights(p, c);
     if (st == INFER_OK) st = place_kv(p, c);
     if (st == INFER_OK) st = place_states(p, c);
+    struct rank_plan ranks;
+    if (st == INFER_OK) st = rank_plan_of(&ranks, c);
     if (st != INFER_OK) {
         cuda_plan_free(p);
         return st;
     }
     place_workspace(p, c);
+    if (!size_add(p->workspace_bytes, ranks.bytes, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
     place_pinned(p, c);
     if (p->select_parts > SELECT_PARTS_MAX) {
         cuda_plan_free(p);

@@ -19,7 +19,7 @@ enum {
 
 #define OF(l) (1u << LINK_##l)
 enum {
-    PROMPT_LINKS = OF(MATMUL) | OF(GATED) | OF(RESIDUAL) | OF(POST),
+    PROMPT_LINKS = OF(MATMUL) | OF(GATED) | OF(RESIDUAL) | OF(POST) | OF(REDUCED),
     DECODE_LINKS = PROMPT_LINKS | OF(HEAD),
     ALONE = OF(PLAIN)
 };
@@ -57,6 +57,11 @@ const struct route_other cuda_other_routes[] = {
      "by the writer of the residual stream and the reader"},
     {ROW_DECODE, LINK_POST, OP_NORM, 0, 90, 129, true, "post_norm_kernel"},
     {ROW_PROMPT, LINK_POST, OP_NORM, 0, 80, 129, true, "prompt_post_kernel"},
+    {ROW_DECODE, LINK_REDUCED, OP_REDUCE, 0, 90, 129, true,
+     "rank_reduced_kernel; cards that do not reach each other: rank_sum_kernel, post_norm_kernel"},
+    {ROW_PROMPT, LINK_REDUCED, OP_REDUCE, 0, 80, 129, true, "rank_sum_kernel"},
+    {ROW_DECODE, LINK_PLAIN, OP_REDUCE, 0, 80, 129, true, "rank_reduce_kernel; or rank_sum_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_REDUCE, 0, 80, 129, true, "rank_sum_kernel"},
     {ROW_DECODE, LINK_EMBED, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"},
     {ROW_DECODE, LINK_HEAD, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"},
     {ROW_DECODE, LINK_EXPERTS, OP_EXPERTS, 0, 90, 129, true,

@@ -1,6 +1,7 @@
 // The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain/, decode/ and prompt/.
 #include <stdio.h>
 #include <stdlib.h>
+#include "cuda/run/cuda_ranks.h"
 #include "cuda/run/host_rows.h"
 #include "seam/op_list.h"
 #include "cuda/run/decode_program.h"
@@ -105,6 +106,7 @@ static void cuda_close(struct backend *base) {
     if (b->stream) cudaStreamDestroy(b->stream);
     if (b->pinned) cudaFreeHost(b->pinned);
     host_rows_close(b->host);
+    cuda_ranks_close(b->ranks);
     if (b->arena) {
         cudaFree(b->arena);
         cuda_arena_count(b->device, b->arena_bytes, false);
@@ -174,13 +176,16 @@ static enum infer_status capture_all(cuda_backend *b) {
 }
 
 // The classes in their order: both are ready after decode.
-static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
-    cuda_backend *b = (cuda_backend *)base;
+static enum infer_status compile_class(cuda_backend *b, enum row_class cls) {
     CU(cudaSetDevice(b->device));
     if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (!b->c.cuda.no_graphs && !b->host) TRY(capture_all(b));
+    if (!b->c.cuda.no_graphs && !b->host && (!b->ranks || cuda_ranks_wired(b))) TRY(capture_all(b));
     return cuda_warm(b);
+}
+static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
+    cuda_backend *b = (cuda_backend *)base;
+    return cuda_ranks_leave(b, compile_class(b, cls));
 }
 
 // ---- steps
@@ -251,7 +256,7 @@ static enum infer_status put_draws(cuda_backend *b, const struct step *s, unsign
 static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f, bool fetched) {
     size_t row;
     uint8_t *blob = fetched ? cuda_decode_blob(b, b->n_decode % CUDA_FLIGHT, &row) : pinned_blob(b, f);
-    dev_step h = {s->n_row, s->n_out, 0};
+    dev_step h = {s->n_row, s->n_out, (int)b->n_decode};
     memcpy(blob, &h, sizeof h);
     auto at = [&](const int32_t *dev) {
         return (int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)b->t.step));
@@ -316,8 +321,7 @@ static enum infer_status send_logits(cuda_backend *b, enum row_class cls, const 
     return INFER_OK;
 }
 
-static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {
-    cuda_backend *b = (cuda_backend *)base;
+static enum infer_status run_step(cuda_backend *b, enum row_class cls, const struct step *s) {
     unsigned f = b->n_run % CUDA_FLIGHT;
     if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
     TRY(step_lacks(s, "cuda"));
@@ -329,7 +333,8 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     host_rows_end(b->host, f);
     size_t row;
     b->flight[f].result =
-        fetched ? cuda_decode_result(b, b->n_decode++ % CUDA_FLIGHT, &row) : pinned_result(b, f);
+        fetched ? cuda_decode_result(b, b->n_decode % CUDA_FLIGHT, &row) : pinned_result(b, f);
+    b->n_decode += cls == ROW_DECODE;
     b->flight[f].n_logits = 0;
     b->flight[f].top = false;
     for (int i = 0; i < s->n_out; i++) b->flight[f].top |= (s->want[i] & WANT_TOP) != 0;
@@ -343,6 +348,10 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     CU(cudaEventRecord(b->done[f], b->stream));
     b->n_run++;
     return INFER_OK;
+}
+static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {
+    cuda_backend *b = (cuda_backend *)base;
+    return cuda_ranks_leave(b, run_step(b, cls, s));
 }
 
 static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits) {
@@ -363,6 +372,7 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     out->top = b->flight[f].top ? (const struct infer_top *)(res + b->plan.top_offset) : NULL;
     out->logits = b->flight[f].n_logits ? (const float *)(res + b->plan.logits_offset) : NULL;
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
+    TRY(cuda_ranks_status(b));
     TRY(host_rows_status(b->host, f));
     if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
         return err_set(INFER_E_NAN, "a logit is not finite");

@@ -18,6 +18,7 @@ struct prompt_program; // prompt_program.cu
 struct tune;           // tune.h
 struct blas;           // blas.h
 struct host_rows;      // host_rows.h
+struct cuda_ranks;     // cuda_ranks.h
 
 struct cuda_backend {
     struct backend base;
@@ -37,7 +38,7 @@ struct cuda_backend {
     dev_input in;
     uint64_t pages_version;
     bool pages_known;
-    unsigned n_run, n_wait, n_decode; // n_decode: steps of the fused program, which fetches them itself
+    unsigned n_run, n_wait, n_decode; // n_decode: of decode rows; the fused program counts them itself, too
     int *next_decode;                 // the device's count of them
     struct {
         int n_logits; // rows
@@ -54,6 +55,7 @@ struct cuda_backend {
     struct tune *tune;             // what was measured before; NULL: --autotune off
     struct blas *blas;             // --blas on
     struct host_rows *host;        // experts that the host computes; NULL: none
+    struct cuda_ranks *ranks;      // of one model; NULL: alone
     struct {
         int rows;
         cudaGraphExec_t exec;

@@ -20,10 +20,8 @@ static int best_split(const gemv_args &j, const struct mm_kernel *k, int blocks)
 }
 static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
 static enum mm_epilogue epilogue_of(enum link_kind k) {
-    return k == LINK_GATED                        ? EPI_GLU
-           : k == LINK_HEAD                       ? EPI_HEAD
-           : k == LINK_RESIDUAL || k == LINK_POST ? EPI_ADD
-                                                  : EPI_STORE;
+    const bool adds = k == LINK_RESIDUAL || k == LINK_POST || k == LINK_REDUCED;
+    return k == LINK_GATED ? EPI_GLU : k == LINK_HEAD ? EPI_HEAD : adds ? EPI_ADD : EPI_STORE;
 }
 // Shared memory of a block for one row.
 size_t decode_block_bytes(const matmul_link *l) { return mm_smem(l->k, l->x_bytes); }

@@ -52,7 +52,7 @@ struct decode_link {
     bool from_rows, to_rows;
     act_rows_job input, output;
     front_job front; // of .before, done to the input on its way
-    post_job post;   // POST: behind the matmul
+    post_job post;   // POST, REDUCED: behind the matmul
     // The jobs of other kinds.
     alignas(16) uint8_t own[DECODE_OWN];
 };
@@ -157,5 +157,7 @@ int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag);
 cudaError_t decode_matmul_prepare(void);
+// link_post.cu: a product on zeros, whose sum with the residual stream is another kernel's; what comes between is not said yet
+void decode_post_make(decode_maker &m, decode_link *d);
 // decode_streamk.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_streamk.cuh where that is faster.
 void decode_streamk(const cuda_backend *b, decode_link *d, int i);

@@ -74,8 +74,9 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const struct op_list *list = b->c.list[ROW_PROMPT];
     const int group = list->op[d->is.matmul].matmul.w->id;
     const cuda_group *g = &b->plan.group[group];
-    const rows out = cuda_rows(
-        b, list, d->is.kind == LINK_POST ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
+    const bool later = d->is.kind == LINK_POST || d->is.kind == LINK_REDUCED;
+    const rows out =
+        cuda_rows(b, list, later ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
     const bool glu = d->is.kind == LINK_GATED;
     const prompt_tiles gated = glu ? prompt_output(b, d, ACT_GATED) : prompt_tiles{};
     prompt_gemm *l = &d->gemm;

@@ -7,6 +7,7 @@
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/plain/mla.h"
 #include "cuda/plain/columns.h"
+#include "cuda/run/cuda_ranks.h"
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/host_rows.h"
 #include "seam/op_list.h"
@@ -218,6 +219,13 @@ static enum infer_status run_norm(cuda_backend *b, const struct op_list *l, cons
                    cuda_out_rows(l, o->x), s));
     return INFER_OK;
 }
+// What the host or other ranks have a part in.
+static enum infer_status run_with_others(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
+                                         op_queue s) {
+    if (o->kind == OP_REMOTE) return host_rows_run(b, l, o, n, s);
+    if (o->kind == OP_REDUCE || o->kind == OP_GATHER) return cuda_ranks_op(b, l, o, n, s);
+    infer_bug("operation %d has no kernel", (int)o->kind);
+}
 
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
                                 int n_out, op_queue s) {
@@ -263,8 +271,6 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
         return run_experts(b, l, &o->experts, n, s);
-    case OP_REMOTE:
-        return host_rows_run(b, l, o, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
     case OP_POSITION:
@@ -274,8 +280,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         return run_stack(b, l, &o->heads, n, s);
     case OP_COLUMNS:
         return run_columns(b, l, &o->columns, n, s);
-    default: // of ranks: refused with the sizes
-        infer_bug("operation %d has no kernel", (int)o->kind);
+    default:
+        return run_with_others(b, l, o, n, s);
     }
     return INFER_OK;
 }

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
-#include "cuda/run/cuda_impl.h"
+#include "cuda/run/cuda_ranks.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
 #include "base/mem.h"
@@ -160,7 +160,7 @@ static enum infer_status upload_constants(cuda_backend *b) {
 }
 
 static enum infer_status upload_weights(cuda_backend *b) {
-    static upload_thread threads[UPLOAD_THREADS];
+    upload_thread threads[UPLOAD_THREADS];
     upload u = {};
     u.b = b;
     u.chunk = b->plan.stage_bytes / UPLOAD_THREADS;
@@ -187,11 +187,15 @@ static enum infer_status upload_weights(cuda_backend *b) {
     return INFER_OK;
 }
 
-enum infer_status cuda_upload(struct backend *base) {
-    cuda_backend *b = (cuda_backend *)base;
+static enum infer_status upload_all(cuda_backend *b) {
     CU(cudaSetDevice(b->device));
+    TRY(cuda_ranks_open(b));
     CU(cudaMemsetAsync(b->weights, 0, b->plan.weight_bytes, b->stream));
     CU(cudaStreamSynchronize(b->stream));
     TRY(upload_constants(b));
     return upload_weights(b);
+}
+enum infer_status cuda_upload(struct backend *base) {
+    cuda_backend *b = (cuda_backend *)base;
+    return cuda_ranks_leave(b, upload_all(b));
 }

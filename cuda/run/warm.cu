@@ -1,6 +1,6 @@
 // One step of the largest size of each class when an engine is made, so that what the driver takes for kernels, local
 // memory and graphs is taken before memory is measured, and not in the first answer.
-#include "cuda/run/cuda_impl.h"
+#include "cuda/run/cuda_ranks.h"
 #include "base/mem.h"
 
 // n_row rows over n_slot slots, each slot from position 0 on (deep: at the end of the context).
@@ -31,6 +31,8 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
 
 enum infer_status cuda_warm(cuda_backend *b) {
     const struct op_list *prompt = b->c.list[ROW_PROMPT], *decode = b->c.list[ROW_DECODE];
+    bool fused = b->prompt != NULL;
+    TRY(cuda_ranks_same(b, &fused));
     size_t rows = (size_t)b->plan.max_rows, entries = b->plan.n_page_entry;
     const int32_t *pages[KV_GROUPS];
     int32_t *ids;
@@ -39,11 +41,11 @@ enum infer_status cuda_warm(cuda_backend *b) {
     for (int g = 0; g < b->c.n_kv_group; g++) pages[g] = table + b->plan.page_table[g];
     const int n_slot = b->c.n_slot, n_row = decode->max_rows, n_out = decode->max_out;
     // the plain kernels take nothing that grows with the rows, and are slow
-    const int n_prompt = b->prompt || prompt->max_rows < 32 ? prompt->max_rows : 32;
+    const int n_prompt = fused || prompt->max_rows < 32 ? prompt->max_rows : 32;
     const int n_prompt_out = n_prompt < prompt->max_out ? n_prompt : prompt->max_out;
     enum infer_status st = warm_step(b, ROW_PROMPT, n_prompt, n_prompt_out, n_slot, false, ids, pages);
     // few rows may have kernels of their own
-    for (int n = 1; b->prompt && st == INFER_OK && n < n_prompt; n *= 2)
+    for (int n = 1; fused && st == INFER_OK && n < n_prompt; n *= 2)
         st = warm_step(b, ROW_PROMPT, n, 1, 1, false, ids, pages);
     if (st == INFER_OK) st = warm_step(b, ROW_DECODE, n_row, n_out, n_slot, false, ids, pages);
     // rows of one sequence (drafts), then one row behind a full context

@@ -43,25 +43,30 @@ static enum infer_status on_all(struct ranks *r, const struct rank_call *call) {
     }
     return st == INFER_OK ? INFER_OK : err_set(st, "%s", message);
 }
-
-static enum infer_status upload(struct backend *b) {
-    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_UPLOAD});
-}
-static enum infer_status compile(struct backend *b, enum row_class cls) {
-    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_COMPILE, .cls = cls});
-}
-static enum infer_status run(struct backend *b, enum row_class cls, const struct step *step) {
-    return on_all(ranks_of(b), &(struct rank_call){.ask = RANK_RUN, .cls = cls, .step = step});
-}
-static enum infer_status wait(struct backend *b, struct step_result *out) {
-    struct ranks *r = ranks_of(b);
-    enum infer_status st = on_all(r, &(struct rank_call){.ask = RANK_WAIT});
-    *out = r->call[0].result;
+/* A call in which ranks speak to each other: where it fails all are out of it. */
+static enum infer_status all_speak(struct ranks *r, const struct rank_call *call) {
+    const enum infer_status st = on_all(r, call);
     if (st == INFER_OK) return st;
     char message[512];
     snprintf(message, sizeof message, "%s", err_message());
-    const enum infer_status ready = on_all(r, &(struct rank_call){.ask = RANK_READY}); /* all are out of it */
+    const enum infer_status ready = on_all(r, &(struct rank_call){.ask = RANK_READY});
     return ready ? ready : err_set(st, "%s", message);
+}
+
+static enum infer_status upload(struct backend *b) {
+    return all_speak(ranks_of(b), &(struct rank_call){.ask = RANK_UPLOAD});
+}
+static enum infer_status compile(struct backend *b, enum row_class cls) {
+    return all_speak(ranks_of(b), &(struct rank_call){.ask = RANK_COMPILE, .cls = cls});
+}
+static enum infer_status run(struct backend *b, enum row_class cls, const struct step *step) {
+    return all_speak(ranks_of(b), &(struct rank_call){.ask = RANK_RUN, .cls = cls, .step = step});
+}
+static enum infer_status wait(struct backend *b, struct step_result *out) {
+    struct ranks *r = ranks_of(b);
+    enum infer_status st = all_speak(r, &(struct rank_call){.ask = RANK_WAIT});
+    *out = r->call[0].result;
+    return st;
 }
 static enum infer_status read_rows(struct backend *b, enum row_class cls, struct view v, int n_row,
                                    float *out) {

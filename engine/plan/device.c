@@ -105,6 +105,26 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
     return w->host != DEVICE_NONE ? pick_host(w->host, &out->host) : INFER_OK;
 }
 
+static int card_of_rank(const struct device_wish *w, int rank) {
+    return w->n_rank_card ? w->rank_card[rank] : rank;
+}
+enum infer_status device_pick_rank(const struct device_wish *w, int rank, int n, struct placement *out) {
+    if (w->card)
+        return err_set(INFER_E_INPUT,
+                       ".device cuda:%d is one card, .ranks %d may have several: .device cuda and .devices",
+                       w->card - 1, n);
+    if (w->n_rank_card && w->n_rank_card != n)
+        return err_set(INFER_E_INPUT, ".devices names %d cards, one for each of %d ranks is wanted",
+                       w->n_rank_card, n);
+    const int card = card_of_rank(w, rank);
+    out->card = card + 1;
+    out->n_share = 0;
+    for (int r = 0; r < n; r++) out->n_share += card_of_rank(w, r) == card;
+    enum infer_status st = out->device->memory(out->card, &out->memory);
+    if (st == INFER_OK || w->n_rank_card) return st;
+    return err_prefix(st, "rank %d has card %d; .devices 0,0.. puts several ranks on one", rank, card);
+}
+
 bool device_leave_card(const struct device_wish *w, struct placement *out) {
     char reason[400];
     struct placement cpu = {0};

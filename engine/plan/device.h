@@ -1,6 +1,7 @@
 /* Which backend runs: the device that was asked for, or a clear refusal. */
 #pragma once
 #include "seam/backend.h"
+#include "seam/comm.h"
 #include "plan/card.h"
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE };
@@ -12,11 +13,15 @@ struct device_wish {
     bool by_name;                  /* the device was named, not left to auto */
     int n_layer;                   /* on a card; -1: all that fit */
     int n_cpu_experts; /* the first layers of those on a card whose experts are on the host; -1: decided by the plan */
+    uint8_t rank_card
+        [RANKS_MAX]; /* rank_card[n_rank_card]: cuda:N of each rank; n_rank_card 0: rank r has cuda:r */
+    int n_rank_card;
 };
 
 /* Where the layers of a model may go. */
 struct placement {
     int card;                          /* as wished */
+    int n_share;                       /* ranks that have the card's memory together; 0: one */
     const struct backend_type *device; /* all layers, or the last ones */
     const struct backend_type *host;   /* the layers before those; NULL: all are on the device */
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */
@@ -34,6 +39,10 @@ bool device_leave_card(const struct device_wish *w, struct placement *out);
  * asked for by name, or of a model that has experts; else the question is whether the card holds all. */
 void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
                       struct placement *out);
+
+/* The card of one rank of n, and its part of that. errors: INFER_E_INPUT (another number of cards was named, or one for all),
+ * INFER_E_DEVICE (it is not there) */
+enum infer_status device_pick_rank(const struct device_wish *w, int rank, int n, struct placement *out);
 
 /* Looks for an NVIDIA display device on the PCI bus, which the kernel lists even without a driver: address such as
  * "0000:01:00.0" and PCI device id. False when there is none. */

@@ -146,6 +146,8 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
         .n_ctx = p->set.n_ctx,
         .n_input = o->inputs ? p->set.n_batch : 0,
         .card = o->place.card,
+        .rank = m->share.rank,
+        .n_rank = m->share.n,
         .cpu = o->cpu,
         .cuda = o->cuda,
 #define INFER_FOR_BACKENDS(type, field) .field = o->field,
@@ -195,12 +197,13 @@ enum infer_status plan_place_buffers(struct op_list *l, bool keep_all, size_t *a
 
 /* ---- the limit ----------------------------------------------------------------------------------------------- */
 
-/* What there is of the card's memory: its free part, at most the fraction or the limit of the options, less the reserve. */
+/* What there is of the card's memory: its free part, at most the fraction or the limit of the options, less the reserve; of ranks
+ * that share it a part. */
 static size_t card_available(const struct backend_memory *m, const struct plan_options *o) {
     double fraction = o->vram_fraction > 0 ? o->vram_fraction : 0.9;
     size_t most = o->vram_limit ? (size_t)o->vram_limit : (size_t)((double)m->total_bytes * fraction);
     size_t left = m->free_bytes > o->vram_reserve ? m->free_bytes - (size_t)o->vram_reserve : 0;
-    return left < most ? left : most;
+    return (left < most ? left : most) / (size_t)(o->place.n_share > 1 ? o->place.n_share : 1);
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-enum { RANKS_MAX = 64 };
+enum { RANKS_MAX = 64, COMM_SHARE_MAX = 64 };
 
 struct comm;
 /* Numbers of the host. errors of reduce and gather: INFER_E_CANCEL: a rank left the step, by comm abort; INFER_E_DEVICE: a rank is gone,
@@ -20,6 +20,9 @@ struct comm_type {
     enum infer_status (*reduce)(struct comm *c, float *x, int n_row, size_t stride, int width);
     /* rows of col[n_rank] floats: columns col[r] .. col[r + 1] - 1 of rank r to all others */
     enum infer_status (*gather)(struct comm *c, float *x, int n_row, size_t stride, const int *col);
+    /* n bytes of each rank, COMM_SHARE_MAX at most, to all: all[n_rank][n]; addresses hold in all ranks. NULL: they do not, ranks are
+     * processes */
+    enum infer_status (*share)(struct comm *c, const void *own, size_t n, void *all);
     /* This rank leaves the step: the others' calls come back. Until comm_ready of every rank nothing else is done with it. */
     void (*abort)(struct comm *c);
     void (*ready)(struct comm *c);
@@ -27,6 +30,8 @@ struct comm_type {
 struct comm {
     const struct comm_type *type;
     int rank, n_rank;
+    /* not 0 from abort until ready; on a page of its own, so that devices may look at it and set it, too. NULL: none */
+    int *left;
 };
 
 #ifdef __cplusplus

@@ -114,7 +114,7 @@ enum infer_status comm_wire_init(struct comm_wire *w, const char *name, const st
                                  struct infer_group *g) {
     w->type =
         (struct comm_type){.name = name, .reduce = reduce, .gather = gather, .abort = leave, .ready = ready};
-    w->base = (struct comm){&w->type, g->rank, g->world};
+    w->base = (struct comm){&w->type, g->rank, g->world, NULL};
     w->carrier = carrier, w->g = g;
     TRY(mem_new(&w->pack, EXCHANGE_MAX, "rows that ranks add up"));
     /* parts of RANKS_MAX ranks, each of which may be a number longer */

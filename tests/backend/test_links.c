@@ -4,6 +4,7 @@
 #include "engine_options.h"
 #include "infer.h"
 #include "cuda/plan/links.h"
+#include "model/shard.h"
 #include "plan/plan.h"
 #include "seam/op_list.h"
 #include "tests/lib/synth_model.h"
@@ -21,17 +22,21 @@ struct lists {
     struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
 };
 
-static void open_file(struct lists *o, const char *path) {
+/* Of o->model. */
+static void plan_lists(struct lists *o) {
     struct plan_options po;
     struct infer_engine_options eo = {
         .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
-    memset(o, 0, sizeof *o);
-    assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
     assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
     assert_ok(cuda_plan_make(&o->sizes, &o->plan.part[0].config));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
+}
+static void open_file(struct lists *o, const char *path) {
+    memset(o, 0, sizeof *o);
+    assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
+    plan_lists(o);
 }
 static void open_lists(struct lists *o, const char *shape, const char *type) {
     char path[SYNTH_PATH];
@@ -63,8 +68,8 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H',
-                                               'P', 'X', 'Q', 'S', 'D', 'W', 'L'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P',
+                                               'X', 'Q', 'S', 'D', 'W', 'L', 'U'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -78,6 +83,33 @@ static const char *text_of(const struct cuda_link *link, int n) {
 }
 
 enum { MOST = 256 };
+
+/* Of two ranks a projection with its sum is a link, in place of RESIDUAL. */
+static void sums_of_ranks_are_links(void **state) {
+    static const struct {
+        const char *type;
+        struct chip chip;
+        const char *decode, *prompt;
+    } all[] = {{"q8_0", {90, true, false}, "EiM-Ai-UiGj-UiM-Ai-UiGj-U.M..", ".MAcUGcUMAcUGcU.M.."},
+               {"f16", {90, false, false}, "EhM-Ah-UhGh-UhM-Ah-UhGh-U.M..", ".MAhUGhUMAhUGhU.M.."}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct lists o = {0};
+        struct model *whole;
+        struct cuda_link link[MOST];
+        char path[SYNTH_PATH];
+        synth_temporary(&(struct synth_options){.shape = "tiny", .type = all[i].type}, path);
+        assert_ok(model_open(&whole, path, &(struct tensorfile_options){0}));
+        unlink(path);
+        assert_ok(model_shard(&o.model, whole, 0, 2));
+        plan_lists(&o);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++)
+            assert_string_equal(text_of(link, make(&o, &o.own[c], all[i].chip, link)),
+                                c == ROW_DECODE ? all[i].decode : all[i].prompt);
+        close_lists(&o);
+        model_close(whole);
+    }
+}
 
 /* Seven layers. */
 #define GEMMA(first, layer, last) first layer layer layer layer layer layer last
@@ -421,6 +453,7 @@ static void measured_models_are_predicted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_is_five_links_a_layer),
+        cmocka_unit_test(sums_of_ranks_are_links),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(int8_codes_are_no_rows),

@@ -209,7 +209,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
     const struct remote remote = {run_remote, NULL};
-    struct comm comm = {&comm_type, 1, 2};
+    struct comm comm = {&comm_type, 1, 2, NULL};
     const struct weight_group *groups[1] = {&group};
     struct backend_config c = {.group = groups,
                                .n_group = 1,

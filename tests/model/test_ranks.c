@@ -1,6 +1,8 @@
 /* Several ranks compute what one does: every architecture on 2, 3 and 4 of them, against transformers, whatever the cut of the prompt;
  * snapshots hold all ranks' heads; a rank that leaves a step takes the others with it.
+ * On a card two ranks share it, and where there are two they have one each; INFER_ONLY_CARD=1 leaves the processor out.
  * usage: test_ranks [PATTERN]    the folders whose names match, * for anything */
+#include "tests/lib/cuda_there.h"
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/hf_folders.h"
@@ -17,9 +19,13 @@
 
 static bool whole_experts; /* of the engines that are started */
 
+/* device: "ref", "cpu"; "0,0": ranks on that card. */
 static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
                                int n_ctx, int ranks) {
-    const struct infer_engine_options o = {.device = device,
+    const bool card = device[0] == '0';
+    const struct infer_engine_options o = {.device = card ? "cuda" : device,
+                                           .devices = card ? device : NULL,
+
                                            .kv_type = "f32",
                                            .ctx = n_ctx,
                                            .slots = 2,
@@ -77,6 +83,9 @@ static void check_ranks(const struct golden *g, const struct infer_model *m, con
     free(got);
 }
 
+static bool have_cuda, only_card;
+static int n_card;
+
 static void one_folder(void **state) {
     static int turn; /* 2, 3 and 4 ranks by turns; on ref 2, and of half of them 3 or 4 */
     struct golden g;
@@ -84,9 +93,13 @@ static void one_folder(void **state) {
     golden_read(&g, *state);
     assert_ok(infer_model_open(&m, g.path, NULL));
     const bool packed = strncmp(g.name, "packed-", 7) == 0;
-    check_ranks(&g, m, "ref", 2, TOL_LOGITS_REF);
-    if (turn % 2) check_ranks(&g, m, "ref", 3 + turn / 2 % 2, TOL_LOGITS_REF);
-    check_ranks(&g, m, "cpu", 2 + turn % 3, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
+    if (!only_card) {
+        check_ranks(&g, m, "ref", 2, TOL_LOGITS_REF);
+        if (turn % 2) check_ranks(&g, m, "ref", 3 + turn / 2 % 2, TOL_LOGITS_REF);
+        check_ranks(&g, m, "cpu", 2 + turn % 3, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
+    }
+    if (have_cuda) check_ranks(&g, m, "0,0", 2, TOL_LOGITS_TF32);
+    if (n_card > 1) check_ranks(&g, m, "0,1", 2, TOL_LOGITS_TF32);
     turn++;
     infer_model_close(m);
     golden_free(&g);
@@ -531,6 +544,19 @@ static void whoever_leaves_takes_all_along(void **state) {
 #define NAMED(test, golden)                                                                                  \
     { #test ": " golden, test, NULL, NULL, (void *)(uintptr_t)golden }
 
+static int look_for_cuda(void **state) {
+    const char *only = getenv("INFER_ONLY_CARD");
+    bool must;
+    (void)state;
+    have_cuda = cuda_there(&must);
+    only_card = have_cuda && only && *only == '1';
+#ifdef INFER_CUDA
+    struct backend_memory memory;
+    while (have_cuda && n_card < 2 && backend_cuda.memory(n_card + 1, &memory) == INFER_OK) n_card++;
+#endif
+    return must && !have_cuda;
+}
+
 int main(int argc, char **argv) {
     static struct CMUnitTest tests[HF_FOLDERS_MAX + 20] = {
         cmocka_unit_test(shares_are_the_whole),
@@ -571,5 +597,5 @@ int main(int argc, char **argv) {
     for (int i = 0; i < n_folder; i += EVERY(12))
         tests[n++] = (struct CMUnitTest){name[i], one_folder, NULL, NULL, (void *)(uintptr_t)name[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return _cmocka_run_group_tests("ranks", tests, (size_t)n, NULL, NULL);
+    return _cmocka_run_group_tests("ranks", tests, (size_t)n, look_for_cuda, NULL);
 }

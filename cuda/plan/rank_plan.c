@@ -1,0 +1,39 @@
+#include "cuda/plan/rank_plan.h"
+#include "base/mem.h"
+#include "seam/op_list.h"
+
+static bool speaks(const struct op *o) { return o->kind == OP_REDUCE || o->kind == OP_GATHER; }
+
+int rank_ops_before(const struct op_list *l, int at) {
+    int n = 0;
+    for (int i = 0; i < at; i++) n += speaks(&l->op[i]);
+    return n;
+}
+
+static size_t round_up(size_t n) { return (n + 4095) & ~(size_t)4095; }
+
+enum infer_status rank_plan_of(struct rank_plan *out, const struct backend_config *c) {
+    size_t mail = 0;
+    *out = (struct rank_plan){0};
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        for (int i = 0; l && i < l->n_op; i++) {
+            if (!speaks(&l->op[i])) continue;
+            const bool reduce = l->op[i].kind == OP_REDUCE;
+            const struct view x = reduce ? l->op[i].reduce.x : l->op[i].gather.x;
+            const size_t n = buf_max_rows(l, &l->buf[x.buf]) * (size_t)x.width;
+            if (n * sizeof(float) > mail) mail = n * sizeof(float);
+            if (reduce && cls == ROW_DECODE && n > out->slot_n) out->slot_n = n;
+        }
+    }
+    if (!mail) return INFER_OK;
+    if (c->n_rank > CARDS_MAX)
+        return err_set(INFER_E_UNSUPPORTED, "cuda: %d ranks; %d cards at most compute a model", c->n_rank,
+                       CARDS_MAX);
+    const size_t n = (size_t)(c->n_rank ? c->n_rank : 1);
+    out->mail_bytes = round_up(mail);
+    out->slots = 2 * out->mail_bytes;
+    out->flags = out->slots + round_up(2 * n * out->slot_n * 8);
+    out->bytes = out->flags + round_up(2 * n * GATHER_BLOCKS * 4);
+    return INFER_OK;
+}

@@ -1,0 +1,47 @@
+// How kernels of cards that reach each other's memory speak: of decode rows each number goes with a tag, 8 bytes at once, into a slot of
+// every other rank, which waits for the tag. There is no barrier: a slot is written again two operations later, and nobody comes to an
+// operation before all have read what they had of the one before the last, as each waits for all in every operation.
+#pragma once
+#include "cuda/common/dev.h"
+#include "cuda/plan/rank_plan.h"
+
+struct rank_wires {
+    int rank, n;
+    int n_op;                   // operations of a step in which ranks speak
+    const int *seq;             // number of the step
+    size_t slot_n;              // numbers that one rank sends to another in one operation, at most
+    uint2 *slot[CARDS_MAX];     // of each rank: slot[2][n][slot_n]
+    uint32_t *flag[CARDS_MAX];  // of each rank: flag[begin, end][n][GATHER_BLOCKS]
+    float *gathered[CARDS_MAX]; // where the logits of decode rows belong
+    int *left;                  // of the host: a rank left the step
+    int *fault; // of the host, this rank's: 1 + the rank that did not come, RANK_LEFT: one left
+};
+enum { RANK_LEFT = CARDS_MAX + 1, RANK_SECONDS = 8 /* until a rank that does not come is given up */ };
+
+// rank_reduce.cu: x = the sum of all ranks' x, in their order; nth: operation of the step. n rows.
+struct rank_reduce_job {
+    struct rank_wires w;
+    int nth;
+    rows x;
+    const int *n_row;
+};
+cudaError_t rank_reduce_launch(const rank_reduce_job &j, int n, bool overlap, cudaStream_t s);
+// rank_gather.cu: x to columns col .. of all ranks' rows of logits, stride floats apart
+struct rank_gather_job {
+    struct rank_wires w;
+    int nth, col;
+    size_t stride;
+    rows x;
+    const int *n_row;
+};
+cudaError_t rank_gather_launch(const rank_gather_job &j, bool overlap, cudaStream_t s);
+
+// rank_plain.cu: cards that wait for each other by events. x[t] = the sum of from[r][t] (adds: x[t] + that), out[t][col[r] ..] =
+// from[r][t], whose rows follow each other.
+struct rank_rows {
+    int n;
+    const float *from[CARDS_MAX];
+    int col[CARDS_MAX + 1];
+};
+cudaError_t rank_sum_launch(const rank_rows &j, rows x, bool adds, int n, cudaStream_t s);
+cudaError_t rank_columns_launch(const rank_rows &j, rows out, int n, cudaStream_t s);
