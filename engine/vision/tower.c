@@ -7,6 +7,21 @@
 
 /* ---- open ---------------------------------------------------------------------------------------------------- */
 
+/* A piece has what its square gives; a picture, tiles of edge x edge and the whole of it. */
+static enum infer_status bound_tiles(struct tower *t) {
+    const int side = tower_side(t),
+              tiles = (t->edge + t->image_size - 1) / (t->image_size ? t->image_size : 1);
+    if (!t->image_size || t->image_size % side)
+        return err_set(INFER_E_INPUT, "%s: tiles of %d pixels a side, rows of %d", t->file->path,
+                       t->image_size, side);
+    t->max_out = t->image_size / side * (t->image_size / side);
+    t->min_tokens = t->max_out, t->max_tokens = (tiles * tiles + 1) * t->max_out;
+    if (t->options.max_tokens && t->options.max_tokens < t->max_out)
+        return err_set(INFER_E_INPUT, "%s: tiles of this tower have %d rows; at most %d were asked for",
+                       t->file->path, t->max_out, t->options.max_tokens);
+    return INFER_OK;
+}
+
 /* Rows of a picture: what the caller says, else the file, else the family. */
 static enum infer_status bound_tokens(struct tower *t) {
     const struct tower_family *f = t->family;
@@ -29,6 +44,7 @@ static enum infer_status bound_tokens(struct tower *t) {
                            "%s: pictures of this tower have %d rows; at most %d were asked for",
                            t->file->path, t->max_tokens, o->max_tokens);
     } else {
+        if (f->rule == FIT_TILES) TRY(bound_tiles(t));
         if (o->max_tokens) t->max_tokens = o->max_tokens;
         if (o->min_tokens) t->min_tokens = o->min_tokens;
     }
@@ -97,7 +113,8 @@ static enum infer_status open_file(struct tower *t, const char *path) {
     TRY(tower_bind(t));
     TRY(check_text_model(t));
     TRY(bound_tokens(t));
-    t->max_rows = t->max_tokens * t->merge * t->merge;
+    if (!t->max_out) t->max_out = t->max_tokens;
+    t->max_rows = t->max_out * t->merge * t->merge;
     t->in_width = t->patch_embd.w.k + (t->family->table != TABLE_NONE ? t->n_embd : 0);
     TRY(take_arrays(t));
     TRY(tower_emit(t));
@@ -175,6 +192,14 @@ enum infer_status tower_begin(struct tower *t, const struct image *image, const 
     image_free(&t->picture);
     t->fit = *f;
     t->piece = 0;
+    if (f->mid_width) { /* in two steps */
+        struct image mid;
+        TRY(image_resize(image, f->mid_width, f->mid_height, t->family->filter, &mid));
+        const enum infer_status s =
+            image_resize(&mid, f->to_width, f->to_height, t->family->filter, &t->picture);
+        image_free(&mid);
+        return s;
+    }
     t->picture = (struct image){image->width, image->height, NULL};
     TRY(mem_new(&t->picture.rgb, n, "a picture"));
     memcpy(t->picture.rgb, image->rgb, n);

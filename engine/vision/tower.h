@@ -54,14 +54,15 @@ enum infer_status tower_probe(const char *path, char projector[64], bool *there)
 
 /* How a picture of some width and height is seen. */
 struct tower_fit {
-    int width, height;       /* of the picture, 1 .. */
-    int to_width, to_height; /* resized to; with tiles: all of them together */
-    int tiles_x, tiles_y;    /* pieces of it; 0: the picture is one */
-    bool overview;           /* beside tiles the whole, small */
-    int grid_x, grid_y;      /* rows of a piece: columns and lines of them */
-    int n_piece;             /* that are encoded, one after the other: tiles line by line, and the overview */
-    int n_token;             /* rows of all */
-    int n_part;              /* tower_part */
+    int width, height;         /* of the picture, 1 .. */
+    int mid_width, mid_height; /* to which it is resized before; 0: at once */
+    int to_width, to_height;   /* resized to; with tiles: all of them together */
+    int tiles_x, tiles_y;      /* pieces of it; 0: the picture is one */
+    bool overview;             /* beside tiles the whole, small */
+    int grid_x, grid_y;        /* rows of a piece: columns and lines of them */
+    int n_piece; /* that are encoded, one after the other: tiles line by line, and the overview */
+    int n_token; /* rows of all */
+    int n_part;  /* tower_part */
 };
 /* errors: INFER_E_INPUT (no size of a picture; more tokens than max_tokens is shrunk, not refused; a picture that cannot be shrunk so) */
 enum infer_status tower_fit(const struct tower *t, int width, int height, struct tower_fit *out);

@@ -163,7 +163,7 @@ static enum infer_status begin(struct tower_emitter *e, struct tower *t) {
                                 .op_cap = 40 * (t->n_layer + 2) + 8 * t->n_deepstack,
                                 .buf_cap = 24 * (t->n_layer + 2) + 6 * t->n_deepstack,
                                 .layer = -1};
-    l->cls = ROW_PROMPT, l->max_rows = t->max_rows, l->max_out = t->max_tokens;
+    l->cls = ROW_PROMPT, l->max_rows = t->max_rows, l->max_out = t->max_out;
     t->list[ROW_DECODE] = (struct op_list){.cls = ROW_DECODE, .max_rows = 1};
     l->op = arena_alloc(&t->arena, (size_t)e->op_cap * sizeof *l->op);
     l->buf = arena_alloc(&t->arena, (size_t)e->buf_cap * sizeof *l->buf);

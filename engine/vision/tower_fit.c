@@ -70,16 +70,64 @@ static enum infer_status fit_fixed(const struct tower *t, struct tower_fit *f) {
     return INFER_OK;
 }
 
+static int whole(double x, int side) { return (int)ceil(x / side) * side; }
+
+/* The longer side becomes edge, then both multiples of a tile, by the aspect of what the first step gave. source: HF
+ * image_processing_idefics3 */
+static void tiles_of(const struct tower *t, int edge, struct tower_fit *f) {
+    const bool wide = f->width >= f->height;
+    const double aspect = (double)f->width / f->height;
+    int *longer = wide ? &f->mid_width : &f->mid_height, *shorter = wide ? &f->mid_height : &f->mid_width;
+    *longer = edge;
+    *shorter = (int)(wide ? edge / aspect : edge * aspect);
+    *shorter = most(*shorter + *shorter % 2, 1);
+    const double mid = (double)f->mid_width / f->mid_height;
+    const int to = whole(edge, t->image_size),
+              other = whole((int)(wide ? to / mid : to * mid), t->image_size);
+    f->to_width = wide ? to : most(other, t->image_size),
+    f->to_height = wide ? most(other, t->image_size) : to;
+    f->tiles_x = f->to_width / t->image_size, f->tiles_y = f->to_height / t->image_size;
+}
+static enum infer_status fit_tiles(const struct tower *t, struct tower_fit *f) {
+    for (int edge = t->edge;; edge -= t->image_size) { /* fewer pixels until there are few enough rows */
+        tiles_of(t, edge, f);
+        f->overview = f->tiles_x * f->tiles_y > 1;
+        f->n_piece = f->tiles_x * f->tiles_y + f->overview;
+        if (f->n_piece * t->max_out <= t->max_tokens || edge <= t->image_size) return INFER_OK;
+    }
+}
+
+/* In front of a piece: where it stands; behind the last: that it ends. source: HF processing_idefics3 */
+static void part_of_tiles(const struct tower_fit *f, int part, struct tower_part *out) {
+    static const char around[] = "<fake_token_around_image>";
+    const int n = f->n_token / f->n_piece, line = f->tiles_x ? part / f->tiles_x : 0;
+    const bool over = part == f->n_piece - 1 && (f->overview || f->n_piece == 1);
+    *out = (struct tower_part){.first_row = part * n, .n_row = part < f->n_piece ? n : 0};
+    if (part == f->n_piece)
+        snprintf(out->text, sizeof out->text, "%s", around);
+    else if (over)
+        snprintf(out->text, sizeof out->text, "%s%s<global-img>", f->overview ? "\n\n" : "", around);
+    else
+        snprintf(out->text, sizeof out->text, "%s%s<row_%d_col_%d>",
+                 part && part % f->tiles_x == 0 ? "\n" : "", around, line + 1, part % f->tiles_x + 1);
+}
+
 enum infer_status tower_fit(const struct tower *t, int width, int height, struct tower_fit *out) {
-    static enum infer_status (*const rule[])(const struct tower *, struct tower_fit *) = {
-        [FIT_SMART] = fit_smart, [FIT_BUDGET] = fit_budget, [FIT_EDGE] = fit_edge, [FIT_FIXED] = fit_fixed};
+    static enum infer_status (*const rule[])(const struct tower *,
+                                             struct tower_fit *) = {[FIT_SMART] = fit_smart,
+                                                                    [FIT_BUDGET] = fit_budget,
+                                                                    [FIT_EDGE] = fit_edge,
+                                                                    [FIT_FIXED] = fit_fixed,
+                                                                    [FIT_TILES] = fit_tiles};
     const struct tower_family *family = t->family;
     *out = (struct tower_fit){.width = width, .height = height, .n_piece = 1};
     if (width < 1 || height < 1 || width > IMAGE_SIDE_MAX || height > IMAGE_SIDE_MAX)
         return err_set(INFER_E_INPUT, "a picture of %d x %d", width, height);
     TRY(rule[family->rule](t, out));
-    out->grid_x = out->to_width / tower_side(t), out->grid_y = out->to_height / tower_side(t);
-    out->n_token = out->grid_x * out->grid_y;
+    const bool tiles = family->rule == FIT_TILES;
+    out->grid_x = (tiles ? t->image_size : out->to_width) / tower_side(t);
+    out->grid_y = (tiles ? t->image_size : out->to_height) / tower_side(t);
+    out->n_token = out->grid_x * out->grid_y * out->n_piece;
     if (out->n_token < 1 || out->n_token > t->max_tokens)
         return err_set(INFER_E_INPUT, "a picture of %d x %d has %d rows, more than %d", width, height,
                        out->n_token, t->max_tokens);
@@ -87,12 +135,18 @@ enum infer_status tower_fit(const struct tower *t, int width, int height, struct
         return err_set(INFER_E_INPUT,
                        "a picture of %d x %d: more than the %d lines or columns that this tower knows", width,
                        height, t->n_table / t->merge);
+    if (tiles) out->n_part = out->n_piece + 1;
+    if (tiles) return INFER_OK;
     out->n_part = (family->row_end ? out->grid_y : 1) + (family->end != NULL);
     return INFER_OK;
 }
 
 void tower_part(const struct tower *t, const struct tower_fit *f, int part, struct tower_part *out) {
     const struct tower_family *family = t->family;
+    if (family->rule == FIT_TILES) {
+        part_of_tiles(f, part, out);
+        return;
+    }
     const int lines = family->row_end ? f->grid_y : 1, n = f->n_token / lines;
     const char *text = part == lines ? family->end : part ? family->row_end : family->start;
     *out = (struct tower_part){.first_row = part * n, .n_row = part < lines ? n : 0};

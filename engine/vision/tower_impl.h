@@ -15,7 +15,7 @@ enum tower_table { TABLE_NONE, TABLE_SQUARE, TABLE_CORNERS, TABLE_TWO };
  * turns; each half of a head for itself, column first. */
 enum tower_turn { TURN_NONE, TURN_PAIRS, TURN_NEIGHBOURS, TURN_HALVES };
 /* What size a picture gets. */
-enum tower_rule { FIT_SMART, FIT_BUDGET, FIT_EDGE, FIT_FIXED };
+enum tower_rule { FIT_SMART, FIT_BUDGET, FIT_EDGE, FIT_FIXED, FIT_TILES };
 
 /* A product of the projector: its columns are those of a patch, of a row's patches, or what the one before in the table gives. */
 enum tower_columns { COLUMNS_EMBD, COLUMNS_MERGED, COLUMNS_BEFORE };
@@ -111,8 +111,8 @@ struct tower {
     struct backend_config config;
     struct backend_sizes sizes;
     struct backend *backend;
-    struct view rows; /* what the list ends with */
-    int in_width, max_rows;
+    struct view rows;                /* what the list ends with */
+    int in_width, max_rows, max_out; /* of a piece: patches, rows */
     size_t weight_bytes;
     /* a picture on its way */
     struct image picture;
@@ -156,5 +156,6 @@ static const struct view tower_nowhere = {-1, 0, 0};
 void tower_merger_qwen(struct tower_emitter *e, struct view x, struct view rows);
 void tower_merger_gemma4(struct tower_emitter *e, struct view x, struct view rows);
 void tower_merger_pixtral(struct tower_emitter *e, struct view x, struct view rows);
+void tower_merger_idefics3(struct tower_emitter *e, struct view x, struct view rows);
 void tower_merger_gemma3(struct tower_emitter *e, struct view x, struct view rows);
 void tower_deepstack(struct tower_emitter *e, int layer, struct view x, struct view rows);

@@ -61,6 +61,13 @@ void tower_merger_pixtral(struct tower_emitter *e, struct view x, struct view ro
     two_products(e, m, &t->more[0], &t->more[1], rows);
 }
 
+/* the patches of a row beside each other; product */
+void tower_merger_idefics3(struct tower_emitter *e, struct view x, struct view rows) {
+    const struct tower *t = e->t;
+    tower_product(e, "mm_projection", tower_merged(e, "merge", x, t->merge * t->merge, false), &t->more[0],
+                  rows);
+}
+
 /* the mean of a row's patches; norm; product */
 void tower_merger_gemma3(struct tower_emitter *e, struct view x, struct view rows) {
     const struct tower *t = e->t;

@@ -67,9 +67,25 @@ static void put_patch(const struct tower *t, const struct image *p, int y, int x
         }
 }
 
+/* A tile, or all of them small. */
+static enum infer_status piece_of(const struct tower *t, struct image *out) {
+    const struct image *p = &t->picture;
+    const struct tower_fit *f = &t->fit;
+    const int side = t->image_size, line = t->piece / f->tiles_x, column = t->piece % f->tiles_x;
+    if (f->overview && t->piece == f->n_piece - 1) return image_resize(p, side, side, t->family->filter, out);
+    *out = (struct image){side, side, NULL};
+    TRY(mem_new(&out->rgb, (size_t)side * (size_t)side * 3, "a picture"));
+    for (int y = 0; y < side; y++)
+        memcpy(out->rgb + (size_t)y * (size_t)side * 3,
+               p->rgb + ((size_t)(line * side + y) * (size_t)p->width + (size_t)(column * side)) * 3,
+               (size_t)side * 3);
+    return INFER_OK;
+}
+
 static enum infer_status resized(const struct tower *t, struct image *out) {
     const struct image *p = &t->picture;
     const struct tower_fit *f = &t->fit;
+    if (f->tiles_x) return piece_of(t, out);
     if (p->width != f->to_width || p->height != f->to_height)
         return image_resize(p, f->to_width, f->to_height, t->family->filter, out);
     const size_t n = (size_t)p->width * (size_t)p->height * 3;

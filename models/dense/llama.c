@@ -18,6 +18,8 @@ const struct arch arch_llama = {
                                           {"mistral", "MistralForCausalLM", NULL},
                                           {"mixtral", "MixtralForCausalLM", NULL},
                                           {"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
+                                          {"smolvlm", "SmolVLMForConditionalGeneration", "llama"},
+                                          {"idefics3", "Idefics3ForConditionalGeneration", "llama"},
                                           {0}},
     .hf.keys = HF_KEYS_EXPERTS "|mlp_bias"
                                "|num_local_experts|text_config",

@@ -43,6 +43,13 @@ def whole_sized(processor, image):
     return dict(**inputs, image_sizes=torch.tensor([size[::-1]])), size
 
 
+def tiled(processor, image):
+    out = processor(PIL.Image.fromarray(image), return_tensors="pt", return_row_col_info=True)
+    down, across = (int(out[k][0][0]) for k in ("rows", "cols"))
+    side = out["pixel_values"].shape[-1]
+    return dict(pixel_values=out["pixel_values"]), (max(across, 1) * side, max(down, 1) * side)
+
+
 def budgeted(processor, image):
     """Gemma 4: patches without those that fill up."""
     out = processor(PIL.Image.fromarray(image), return_tensors="pt")
@@ -81,6 +88,12 @@ def pixtral(**more):
     from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
     return PixtralImageProcessorPil(**more)
+
+
+def idefics3(**more):
+    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+    return Idefics3ImageProcessorPil(image_mean=[0.5] * 3, image_std=[0.5] * 3, **more)
 
 
 def gemma3(**more):
@@ -135,6 +148,9 @@ ROWS = {
                                              model_type="pixtral", hidden_act="silu")),
                     processor=lambda: pixtral(patch_size=dict(height=8, width=8), size=dict(longest_edge=48)), read=whole_sized, talk=(2, 5),
                     sizes=[(9, 1), (3000, 80), (40, 24), (41, 25), (30, 200), (39, 23)]),
+    "idefics3": dict(tower("Idefics3", "tiles and the whole, 2 x 2 patches beside each other", {**TEXT, "model_type": "llama", "head_dim": 8}, image_token_id=IMAGE, scale_factor=2,
+                           vision_config=dict(hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2, image_size=24, patch_size=4)),
+                     processor=lambda: idefics3(size=dict(longest_edge=48), max_image_size=dict(longest_edge=24)), read=tiled, talk=(0, 2), sizes=[(1, 1), (300, 17), (48, 48), (33, 47), (20, 90)]),
     "gemma3": dict(tower("Gemma3", "a table, means of 2 x 2, one size", {**TEXT, **GEMMA, "model_type": "gemma3_text", "query_pre_attn_scalar": 20, "layer_types": layers(1, 0)}, zero_centred=True,
                          image_token_index=IMAGE, mm_tokens_per_image=9, vision_config=dict(hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=2, image_size=24, patch_size=4,
                                             model_type="siglip_vision_model", vision_use_head=False)),
@@ -205,7 +221,7 @@ def make(name):
         heads.append([width, height, *size, len(all_rows[-1])])
         print(name, (width, height), "->", size, all_rows[-1].shape)
     which = row.get("talk", (0, 1))
-    told = talk(model, [seen[i] for i in which])
+    told = None if row.get("alone") else talk(model, [seen[i] for i in which])
     model.bfloat16()  # exact: fill() rounded. It rounds frequencies of rotation, too, so nothing is computed behind it
     model.config.dtype = torch.bfloat16
     folder.save(model, path)
@@ -218,4 +234,5 @@ def make(name):
         for head, rows in zip(heads, all_rows):
             np.array(head, "<i4").tofile(f)
             rows.astype("<f4").tofile(f)
-    write_talk(path / "talk.bin", which, *told)
+    if told:
+        write_talk(path / "talk.bin", which, *told)

@@ -84,7 +84,7 @@ static bool is_left_over(const char *name) {
 static bool is_other_sense(const char *name) {
     static const char *const begins[] = {"vision_tower.", "multi_modal_projector.", "visual.",
                                          "audio_tower.",  "embed_vision.",          "embed_audio.",
-                                         "vision_model.", "vision_embedder."};
+                                         "vision_model.", "vision_embedder.",       "connector."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
@@ -106,6 +106,7 @@ static const struct hf_name *find(const struct hf_name *table, const char *name,
 /* Behind what stands in front of the model's own names. */
 static const char *without_prefix(const char *name) {
     static const char *const prefix[] = {"model.language_model.",
+                                         "model.text_model.",
                                          "language_model.model.",
                                          "language_model.",
                                          "transformer.",

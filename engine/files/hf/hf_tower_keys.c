@@ -33,7 +33,7 @@ static const char others[] =
     "temporal_patch_size|num_position_embeddings|position_embedding_size|mm_posemb_size|out_hidden_size|"
     "output_proj_dims|deepstack_visual_indexes|rope_parameters|rope_theta|attention_bias|standardize|"
     "use_clipped_linears|vision_use_head|max_position_embeddings|torch_dtype|dtype|layer_norm_eps|rms_norm_eps|"
-    "model_patch_size|default_output_length|transformers_version|architectures|_name_or_path|num_image_tokens";
+    "model_patch_size|default_output_length|transformers_version|architectures|_name_or_path|num_image_tokens|size|max_image_size|use_base_siglip|tie_word_embeddings";
 
 static enum infer_status wrong(const struct reader *r, const char *key, const char *want) {
     return err_set(INFER_E_INPUT, "%s: '%s' of 'vision_config' is not %s", r->path, key, want);
@@ -72,6 +72,11 @@ static enum infer_status put_sizes(const struct reader *r) {
             return wrong(r, sizes[i].names, "a size");
         hf_put_u32(r->keys, "clip", sizes[i].gguf, (uint32_t)json_integer_value(v));
     }
+    const struct tower_kind *k = r->out->kind;
+    if (k->n_ff && !named(r->vision, "intermediate_size"))
+        hf_put_u32(r->keys, "clip", "vision.feed_forward_length", (uint32_t)k->n_ff);
+    if (k->n_layer && !named(r->vision, "num_hidden_layers"))
+        hf_put_u32(r->keys, "clip", "vision.block_count", (uint32_t)k->n_layer);
     return INFER_OK;
 }
 
@@ -115,7 +120,7 @@ static enum infer_status put_act(const struct reader *r) {
 /* Patches a side of a row where vision_config does not say it. */
 static enum infer_status put_merge(const struct reader *r) {
     const json_t *own = named(r->vision, "spatial_merge_size|pooling_kernel_size"),
-                 *root = json_object_get(r->root, "spatial_merge_size"),
+                 *root = named(r->root, "spatial_merge_size|scale_factor"),
                  *tokens = json_object_get(r->root, "mm_tokens_per_image");
     int merge = r->out->kind->merge;
     if (own) return INFER_OK;
@@ -151,7 +156,9 @@ static void put_bound(const struct reader *r, const char *gguf, const json_t *v)
 /* Bounds of pictures: pixels, or the longest edge. */
 static void put_bounds(const struct reader *r) {
     const json_t *size = json_object_get(r->more, "size"), *longest = json_object_get(size, "longest_edge");
-    if (strcmp(r->out->kind->projector, "pixtral") == 0) {
+    if (strcmp(r->out->kind->projector, "idefics3") == 0) {
+        put_bound(r, "vision.preproc_image_size", longest);
+    } else if (strcmp(r->out->kind->projector, "pixtral") == 0) {
         put_bound(r, "vision.preproc_image_size",
                   longest ? longest : json_object_get(r->vision, "image_size"));
     } else if (strcmp(r->out->kind->projector, "qwen3vl_merger") == 0) {

@@ -64,6 +64,13 @@ static const struct tower_name gemma3[] = {
     {"multi_modal_projector.mm_soft_emb_norm.", "mm.soft_emb_norm.", TOWER_PLUS_ONE},
     {0}};
 
+static const struct tower_name idefics3[] = {
+    {"vision_model.embeddings.patch_embedding.", "v.patch_embd.", TOWER_SAME},
+    {"vision_model.embeddings.position_embedding.", "v.position_embd.", TOWER_SAME},
+    {"vision_model.post_layernorm.", "v.post_ln.", TOWER_SAME},
+    {"connector.modality_projection.proj.", "mm.model.fc.", TOWER_SAME},
+    {0}};
+
 #define HALVES .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}
 #define CLIP_COLORS                                                                                          \
     .mean = {0.48145466f, 0.4578275f, 0.40821073f}, .std = {0.26862954f, 0.26130258f, 0.27577711f}
@@ -97,6 +104,15 @@ static const struct tower_kind kinds[] = {
      .merge = 2,
      .neighbours = true,
      .whole = pixtral},
+    {.models = "idefics3|smolvlm",
+     .projector = "idefics3",
+     .act = "gelu_pytorch_tanh",
+     .eps = 1e-6f,
+     HALVES,
+     .merge = 2,
+     .n_ff = 3072,
+     .n_layer = 12,
+     .whole = idefics3},
     {.models = "gemma3",
      .projector = "gemma3",
      .act = "gelu_pytorch_tanh",

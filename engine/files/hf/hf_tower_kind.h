@@ -21,8 +21,8 @@ struct tower_kind {
     const char *models; /* "a|b": model_type */
     const char *projector, *act;
     float eps, mean[3], std[3]; /* where config.json and the processor's say nothing */
-    int merge;
-    bool neighbours; /* GGUF has rows of q and k so that neighbours turn together */
+    int merge, n_ff, n_layer;   /* 0: it says them */
+    bool neighbours;            /* GGUF has rows of q and k so that neighbours turn together */
     const struct tower_name *whole, *layer;
 };
 const struct tower_kind *tower_kind_find(const char *model_type);
