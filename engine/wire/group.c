@@ -121,7 +121,6 @@ void infer_group_close(struct infer_group *g) {
         close_fd(g->data[r]);
     }
     close_fd(g->listener);
-    if (g->secret_file[0]) unlink(g->secret_file);
     if (g->mpi && !atomic_load(&g->lost)) {
         struct deadline d;
         deadline_begin(&d, g, GROUP_TURN_MS);

@@ -416,6 +416,8 @@ enum infer_status group_meet(struct infer_group *g, const struct infer_group_opt
     if (st == INFER_OK) st = g->rank ? come(m) : host_or_refuse(m);
     if (g->listener >= 0) close(g->listener);
     g->listener = -1;
+    if (g->secret_file[0]) unlink(g->secret_file); /* all have read it */
+    g->secret_file[0] = 0;
     mem_free(m);
     return st;
 }
