@@ -22,6 +22,15 @@ static enum infer_status bound_tiles(struct tower *t) {
     return INFER_OK;
 }
 
+/* A vector for each patch of a picture of one size. */
+static enum infer_status check_table(const struct tower *t) {
+    const int n = t->image_size / t->patch;
+    if (t->family->table != TABLE_SQUARE || n * n == t->n_table) return INFER_OK;
+    return err_set(INFER_E_INPUT,
+                   "%s: v.position_embd.weight has %d rows, pictures of %d pixels a side %d patches",
+                   t->file->path, t->n_table, t->image_size, n * n);
+}
+
 /* Rows of a picture: what the caller says, else the file, else the family. */
 static enum infer_status bound_tokens(struct tower *t) {
     const struct tower_family *f = t->family;
@@ -112,6 +121,7 @@ static enum infer_status open_file(struct tower *t, const char *path) {
     TRY(tower_read_keys(t));
     TRY(tower_bind(t));
     TRY(check_text_model(t));
+    TRY(check_table(t));
     TRY(bound_tokens(t));
     if (!t->max_out) t->max_out = t->max_tokens;
     t->max_rows = t->max_out * t->merge * t->merge;

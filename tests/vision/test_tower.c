@@ -409,6 +409,38 @@ static void what_is_refused(void **state) {
     refused("golden/tower/none", NULL, INFER_E_IO, "none");
 }
 
+/* The folder with another number in config.json. */
+static void refused_number(const char *name, const char *was, const char *is, enum infer_status want,
+                           const char *word) {
+    char from[512], file[128], to[] = "/tmp/infer-tower-XXXXXX", line[2048];
+    struct tower *t = NULL;
+    assert_non_null(mkdtemp(to));
+    snprintf(file, sizeof file, "golden/tower/%s", name);
+    test_path(from, sizeof from, file);
+    snprintf(line, sizeof line, "cp %s/* %s && sed -i 's/%s/%s/' %s/config.json", from, to, was, is, to);
+    assert_int_equal(system(line), 0);
+    assert_int_equal(tower_open(&t, to, NULL), want);
+    if (!strstr(err_message(), word))
+        fail_msg("%s of %s: '%s' does not say '%s'", is, name, err_message(), word);
+    snprintf(line, sizeof line, "rm -r %s", to);
+    assert_int_equal(system(line), 0);
+}
+
+static void numbers_that_do_not_fit(void **state) {
+    (void)state;
+    refused_number("gemma3", "\"image_size\": 24", "\"image_size\": 48", INFER_E_INPUT, "has 36 rows");
+    refused_number("idefics3", "\"image_size\": 24", "\"image_size\": 32", INFER_E_INPUT, "has 36 rows");
+    refused_number("gemma3", "\"mm_tokens_per_image\": 9", "\"mm_tokens_per_image\": -9", INFER_E_INPUT,
+                   "image_size");
+    refused_number("gemma4v", "\"pooling_kernel_size\": 3", "\"pooling_kernel_size\": 900", INFER_E_INPUT,
+                   "pooling");
+    refused_number("qwen3vl", "\"hidden_size\": 24", "\"hidden_size\": 28", INFER_E_INPUT, "does not fit");
+    refused_number("qwen3vl", "\"depth\": 3", "\"depth\": 2", INFER_E_UNSUPPORTED, "v.blk.2.");
+    refused_number("qwen3vl", "\"depth\": 3", "\"depht\": 3", INFER_E_UNSUPPORTED, "depht");
+    refused_number("pixtral", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"tanh\"", INFER_E_INPUT,
+                   "hidden_act");
+}
+
 /* Whether there is a tower, without reading weights. */
 static void probes(void **state) {
     (void)state;
@@ -420,12 +452,10 @@ static void probes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_towers),
-                                       cmocka_unit_test(files_of_folders),
-                                       cmocka_unit_test(logits_behind_pictures),
-                                       cmocka_unit_test(sizes_of_pictures),
-                                       cmocka_unit_test(parts_and_positions),
-                                       cmocka_unit_test(what_is_refused),
-                                       cmocka_unit_test(probes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_towers),          cmocka_unit_test(files_of_folders),
+        cmocka_unit_test(logits_behind_pictures),  cmocka_unit_test(sizes_of_pictures),
+        cmocka_unit_test(parts_and_positions),     cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(numbers_that_do_not_fit), cmocka_unit_test(probes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

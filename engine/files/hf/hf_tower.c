@@ -208,7 +208,7 @@ static enum infer_status change(const struct hf_tower *h, enum tower_op op, stru
         return INFER_OK;
     case TOWER_QUERY:
         if (!h->for_gguf || !h->kind->neighbours) return INFER_OK;
-        if (n != (size_t)h->n_embd * (size_t)h->n_embd) return misfit(h, t);
+        if (n != (size_t)h->n_embd * (size_t)h->n_embd || h->n_embd % (2 * h->n_head)) return misfit(h, t);
         return reorder(h, t, by_neighbours);
     case TOWER_TWO_TABLES:
         if (t->n_dim != 3 || t->shape[2] != 2 || t->shape[3] != h->n_embd) return misfit(h, t);

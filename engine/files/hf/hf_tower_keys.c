@@ -129,6 +129,8 @@ static enum infer_status put_merge(const struct reader *r) {
         const double side =
                          (double)json_integer_value(json_object_get(r->vision, "image_size")) / r->out->patch,
                      rows = sqrt(tokens ? json_number_value(tokens) : 256);
+        if (!(rows >= 1 && side >= 1 && side < 65536))
+            return wrong(r, "image_size", "a number of patches for mm_tokens_per_image");
         merge = (int)(side / rows);
     }
     if (merge < 1 || merge > 16) return wrong(r, "spatial_merge_size", "1 to 16");
@@ -195,6 +197,7 @@ static enum infer_status read_sizes(const struct reader *r) {
     if (h->n_head < 1) h->n_head = 1;
     const json_t *pool = json_object_get(r->vision, "pooling_kernel_size");
     h->pool = pool ? (int)json_integer_value(pool) : h->kind->merge;
+    if (pool && (h->pool < 1 || h->pool > 16)) return wrong(r, "pooling_kernel_size", "1 to 16");
     if (strcmp(h->kind->projector, "gemma4uv") == 0)
         h->patch *= h->pool, h->pool = 1; /* a row's pixels are one patch */
     return INFER_OK;
