@@ -1,4 +1,5 @@
 #include "tools/session.h"
+#include "tools/sight.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,6 +165,8 @@ enum infer_status session_open(struct session *s, const struct options *o, const
         return none;
     }
     struct infer_engine_options eo = session_engine_options(o, need);
+    char tower[4096];
+    eo.inputs = sight_path(tower, sizeof tower, s->path, o);
     progress_start(&s->progress, o->quiet || need->quiet);
     if (need->contexts && !o->slots && !o->kv_tokens && o->ctx >= 0) {
         const int n_ctx = eo.ctx                              ? eo.ctx

@@ -5,23 +5,41 @@
 #include "files/textfile.h"
 #include "tools/tool.h"
 
+bool sight_path(char *path, size_t n, const char *model, const struct options *o) {
+    if (!o->mmproj) return infer_vision_beside(model, path, n);
+    snprintf(path, n, "%s", o->mmproj);
+    return strcmp(o->mmproj, "none") != 0;
+}
+
+/* On the card that has the model; where it has no kernels or no room for this tower, on the CPU, which is said. */
+static enum infer_status open_where(struct infer_vision **out, const struct session *s,
+                                    const struct options *o, const char *path) {
+    struct infer_vision_options vo = {.max_tokens = o->image_max_tokens, .threads = o->threads};
+    if (s->engine && strstr(s->place.device, "cuda"))
+        vo.device = o->device && strncmp(o->device, "cuda", 4) == 0 ? o->device : "cuda";
+    enum infer_status st = infer_vision_open(out, s->model, path, &vo);
+    if (!vo.device || (st != INFER_E_UNSUPPORTED && st != INFER_E_MEMORY && st != INFER_E_DEVICE)) return st;
+    char why[512];
+    snprintf(why, sizeof why, "%s", err_message());
+    vo.device = NULL;
+    st = infer_vision_open(out, s->model, path, &vo);
+    if (!st) tool_say("pictures are computed on the CPU: %s", why);
+    return st;
+}
+
 enum infer_status sight_open(struct infer_vision **out, const struct session *s, const struct options *o,
                              bool must) {
-    char beside[4096];
-    const bool none = o->mmproj && strcmp(o->mmproj, "none") == 0,
-               found = !o->mmproj && infer_vision_beside(s->path, beside, sizeof beside);
-    const char *path = found ? beside : none ? NULL : o->mmproj;
+    char path[4096];
+    const bool there = sight_path(path, sizeof path, s->path, o);
     *out = NULL;
-    if (!path && must)
+    if (!there && must)
         return err_set(
             INFER_E_INPUT, "%s reads text alone: %s", s->path,
-            none ? "--mmproj is none"
-                 : "there is no .gguf with mmproj in its name beside it, and --mmproj FILE names none");
-    if (!path) return INFER_OK;
-    enum infer_status st = infer_vision_open(
-        out, s->model, path,
-        &(struct infer_vision_options){.max_tokens = o->image_max_tokens, .threads = o->threads});
-    if (!st || must || !found) return st ? err_prefix(st, "--mmproj %s", path) : INFER_OK;
+            o->mmproj ? "--mmproj is none"
+                      : "there is no .gguf with mmproj in its name beside it, and --mmproj FILE names none");
+    if (!there) return INFER_OK;
+    const enum infer_status st = open_where(out, s, o, path);
+    if (!st || must || o->mmproj) return st ? err_prefix(st, "--mmproj %s", path) : INFER_OK;
     tool_say("pictures are not taken: %s", err_message()); /* nobody has asked for that file */
     return INFER_OK;
 }

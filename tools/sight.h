@@ -4,6 +4,8 @@
 #include "tools/options.h"
 #include "tools/session.h"
 
+/* Where its tower is, into path[n]: --mmproj, or what lies beside the model; false: nowhere. */
+bool sight_path(char *path, size_t n, const char *model, const struct options *o);
 /* What sees for the session's model. must: it is needed; else *out is NULL where neither the option nor a file
  * beside the model names one, or where that file cannot be used, which is said.
  * errors: INFER_E_INPUT (none, where one must be), those of infer_vision_open */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "base/mem.h"
 #include "cache/kv.h"
+#include "engine_options.h"
 #include "vision/image_decode.h"
 #include "vision/image_resize.h"
 #include "vision/tower.h"
@@ -93,6 +94,18 @@ bool infer_vision_beside(const char *model, char *path, size_t n) {
     return *path != 0;
 }
 
+/* The device of a word of .device. */
+static enum infer_status place_tower(struct tower_options *to, const char *device) {
+    const struct infer_engine_options o = {.device = device, .gpu_layers = -1, .cpu_experts = -1};
+    struct plan_options po;
+    struct placement place;
+    TRY(engine_options_read(&po, &o));
+    TRY(device_pick(&po.wish, &place));
+    to->backend = place.device;
+    to->card = place.card;
+    return INFER_OK;
+}
+
 enum infer_status infer_vision_open(struct infer_vision **out, const struct infer_model *m, const char *path,
                                     const struct infer_vision_options *options) {
     const struct infer_vision_options none = {0}, *o = options ? options : &none;
@@ -100,10 +113,11 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
     struct infer_vision *v;
     *out = NULL;
     infer_model_info(m, &info);
-    const struct tower_options to = {.n_embd = info.n_embd,
-                                     .n_deepstack = info.n_deepstack,
-                                     .cpu.threads = o->threads,
-                                     .max_tokens = o->max_tokens};
+    struct tower_options to = {.n_embd = info.n_embd,
+                               .n_deepstack = info.n_deepstack,
+                               .cpu.threads = o->threads,
+                               .max_tokens = o->max_tokens};
+    if (o->device) TRY(place_tower(&to, o->device));
     TRY(mem_new(&v, sizeof *v, "pictures"));
     enum infer_status e = tower_open(&v->tower, path, &to);
     if (e) {

@@ -1,5 +1,6 @@
 /* Towers against transformers: tiny random ones, from folders and from the mmproj files that these become, on ref and cpu. */
 #include "tests/lib/test.h"
+#include "tests/lib/cuda_there.h"
 #include "tests/lib/tolerance.h"
 #include "infer.h"
 #include "tools/file/quantize.h"
@@ -104,13 +105,26 @@ static void check(const char *name, const char *what, const struct tower_options
     golden_free(&g);
 }
 
+static const struct backend_type *cuda_backend(void) {
+#ifdef INFER_CUDA
+    return &backend_cuda;
+#else
+    return NULL;
+#endif
+}
+
 static void rows_of_towers(void **state) {
     (void)state;
+    bool must;
+    const bool card = cuda_there(&must);
+    assert_true(card || !must);
     for (int i = 0; i < N_NAMES; i++) {
         check(names[i], "ref", &(struct tower_options){.backend = &backend_ref}, TOL_LOGITS_REF);
         check(names[i], "cpu, float32", &(struct tower_options){.strict_fp32 = true, .cpu.threads = 2},
               TOL_LOGITS_REF);
         check(names[i], "cpu", &(struct tower_options){.cpu.threads = 2}, TOL_LOGITS_BF16);
+        if (card)
+            check(names[i], "cuda", &(struct tower_options){.backend = cuda_backend()}, TOL_LOGITS_BF16);
     }
 }
 
