@@ -39,6 +39,14 @@ static enum infer_status check_draw(const struct infer_engine *e, const struct i
 static enum infer_status check_embed(const struct infer_engine *e, const struct infer_row *r, int i) {
     if (e->rows) return err_set(INFER_E_UNSUPPORTED, "row %d: this model takes tokens alone (it drafts)", i);
     if (r->decode) return err_set(INFER_E_INPUT, "row %d: a row that is no token is one of a prompt", i);
+    for (int k = 0; k < e->plan.n_part; k++) { /* the parts of its row do not cross */
+        const int first = e->plan.part[k].range.first;
+        if (first && first < e->model->m->n_deepstack)
+            return err_set(
+                INFER_E_UNSUPPORTED,
+                "row %d: the first %d layers take parts of a picture's row, and lie on two devices", i,
+                e->model->m->n_deepstack);
+    }
     return INFER_OK;
 }
 

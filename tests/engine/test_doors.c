@@ -323,6 +323,28 @@ static void states_behind_rows_that_are_no_tokens(void **state) {
     infer_model_close(im);
 }
 
+/* A cut inside of the layers that take parts of a picture's row. */
+static void parts_of_a_row_do_not_cross(void **state) {
+    (void)state;
+    char path[512];
+    struct infer_model *im;
+    struct infer_engine *e;
+    struct infer_output out;
+    int seq;
+    assert_ok(infer_model_open(&im, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    inside(im)->n_deepstack = 2;
+    const struct infer_engine_options o = {
+        .device = "ref", .host_device = "cpu", .ctx = 64, .gpu_layers = 1, .cpu_experts = -1};
+    static const float x[3 * 4096];
+    assert_ok(infer_engine_create(&e, im, &o));
+    assert_ok(infer_seq_open(e, &seq));
+    assert_int_equal(infer_step(e, &(struct infer_row){.embed = x, .seq = seq}, 1, &out),
+                     INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(infer_error(), "lie on two devices"));
+    infer_engine_free(e);
+    infer_model_close(im);
+}
+
 static void what_rows_are_refused(void **state) {
     (void)state;
     struct infer_model *m = open_llama();
@@ -438,6 +460,7 @@ int main(void) {
         cmocka_unit_test(an_embedding_in_place_of_a_token),
         cmocka_unit_test(embeddings_of_a_model_in_parts),
         cmocka_unit_test(states_behind_rows_that_are_no_tokens),
+        cmocka_unit_test(parts_of_a_row_do_not_cross),
         cmocka_unit_test(what_rows_are_refused),
         cmocka_unit_test(joins_compose),
     };
