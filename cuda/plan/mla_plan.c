@@ -14,7 +14,7 @@ size_t mla_part_bytes(const struct op_list *l, const struct kv_store *store) {
     size_t most = 0;
     for (int i = 0; l && i < l->n_op; i++) {
         const struct op_attend *o = &l->op[i].attend;
-        if (l->op[i].kind != OP_ATTEND || !mla_has(&store[o->store], o, SIZE_MAX)) continue;
+        if (l->op[i].kind != OP_ATTEND || o->store < 0 || !mla_has(&store[o->store], o, SIZE_MAX)) continue;
         const size_t n = (size_t)l->max_rows * (size_t)mla_splits(l->max_rows, o->n_head) *
                          (size_t)o->n_head * (LATENT_V + 2) * sizeof(float);
         most = n > most ? n : most;

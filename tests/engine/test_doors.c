@@ -60,6 +60,7 @@ static void run_list(const struct backend_type *type, enum row_class cls, float 
     struct step_result result;
     struct backend *b;
     list_lives(&list);
+    assert_ok(cuda_sizes(&c, &sizes));
     assert_ok(type->sizes(&c, &sizes));
     for (int i = 0; i < 2; i++) {
         buf[i].offset = c.activation_bytes;
@@ -448,7 +449,8 @@ static void joins_compose(void **state) {
     for (size_t k = 0; k < n; k++) size = fmax(size, fabs((double)whole[k]));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(by_parts(m, cases[i][0], cases[i][1], parts), cases[i][2]);
-        for (size_t k = 0; k < n; k++) assert_true(fabs((double)parts[k] - (double)whole[k]) <= 2e-3 * size);
+        for (size_t k = 0; k < n; k++)
+            assert_true(fabs((double)parts[k] - (double)whole[k]) <= 2e-2 * size); /* of BF16 on AMX, too */
     }
     free(whole), free(parts);
     model_close(m);
