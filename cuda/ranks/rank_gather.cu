@@ -1,4 +1,4 @@
-// Logits of decode rows to all cards that reach each other's memory. A block and those of its number on the other cards tell each other
+// Columns of decode rows to all cards that reach each other's memory. A block and those of its number on the other cards tell each other
 // that the rows are theirs to write, write, and tell that it is done.
 #include "cuda/common/launch.h"
 #include "cuda/ranks/rank_wires.cuh"
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(256) rank_gather_kernel(const __grid_constant_
     for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += GATHER_BLOCKS * 256) {
         const int row = i / width, col = i % width;
         const float v = __ldcg(j.x.p + row * j.x.stride + col);
-        for (int r = 0; r < j.w.n; r++) j.w.gathered[r][row * j.stride + j.col + col] = v;
+        for (int r = 0; r < j.w.n; r++) j.to[r][row * j.stride + j.col + col] = v;
     }
     meet(j.w, 1, tag);
 }

@@ -7,13 +7,12 @@
 
 struct rank_wires {
     int rank, n;
-    int n_op;                   // operations of a step in which ranks speak
-    const int *seq;             // number of the step
-    size_t slot_n;              // numbers that one rank sends to another in one operation, at most
-    uint2 *slot[CARDS_MAX];     // of each rank: slot[2][n][slot_n]
-    uint32_t *flag[CARDS_MAX];  // of each rank: flag[begin, end][n][GATHER_BLOCKS]
-    float *gathered[CARDS_MAX]; // where the logits of decode rows belong
-    int *left;                  // of the host: a rank left the step
+    int n_op;                  // operations of a step in which ranks speak
+    const int *seq;            // number of the step
+    size_t slot_n;             // numbers that one rank sends to another in one operation, at most
+    uint2 *slot[CARDS_MAX];    // of each rank: slot[2][n][slot_n]
+    uint32_t *flag[CARDS_MAX]; // of each rank: flag[begin, end][n][GATHER_BLOCKS]
+    int *left;                 // of the host: a rank left the step
     int *fault; // of the host, this rank's: 1 + the rank that did not come, RANK_LEFT: one left
 };
 enum { RANK_LEFT = CARDS_MAX + 1, RANK_SECONDS = 8 /* until a rank that does not come is given up */ };
@@ -26,13 +25,14 @@ struct rank_reduce_job {
     const int *n_row;
 };
 cudaError_t rank_reduce_launch(const rank_reduce_job &j, int n, bool overlap, cudaStream_t s);
-// rank_gather.cu: x to columns col .. of all ranks' rows of logits, stride floats apart
+// rank_gather.cu: x to columns col .. of all ranks' rows, stride floats apart
 struct rank_gather_job {
     struct rank_wires w;
     int nth, col;
     size_t stride;
     rows x;
     const int *n_row;
+    float *to[CARDS_MAX]; // of each rank: where the columns of all come together
 };
 cudaError_t rank_gather_launch(const rank_gather_job &j, bool overlap, cudaStream_t s);
 

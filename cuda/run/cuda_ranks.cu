@@ -15,6 +15,7 @@ struct cuda_ranks {
     uint8_t *at; // of the workspace
     bool wired;
     struct rank_wires wires;
+    float *(*gathered)[CARDS_MAX]; // of each gather of decode rows
     cudaEvent_t sent[2];
     float *mail[2];
     uint8_t *pinned; // mail of cards that do not reach each other; NULL: theirs
@@ -85,21 +86,30 @@ static enum infer_status take_mail(struct cuda_ranks *r, bool direct) {
     for (int i = 0; i < 2; i++) r->mail[i] = (float *)(at + (size_t)i * bytes);
     return INFER_OK;
 }
-// Where the logits of decode rows come together; NULL: nowhere.
-static float *gathered(const cuda_backend *b) {
+static int gathers_before(const struct op_list *l, int at) {
+    int n = 0;
+    for (int i = 0; i < at; i++) n += l->op[i].kind == OP_GATHER;
+    return n;
+}
+// Where the columns of each gather of decode rows come together, on every card.
+static enum infer_status share_gathers(const cuda_backend *b, struct cuda_ranks *r) {
     const struct op_list *l = b->c.list[ROW_DECODE];
-    for (int i = 0; i < l->n_op; i++)
-        if (l->op[i].kind == OP_GATHER) return cuda_rows(b, l, l->op[i].gather.out).p;
-    return NULL;
+    const int n = gathers_before(l, l->n_op);
+    if (!n) return INFER_OK;
+    TRY(mem_new(&r->gathered, (size_t)n * sizeof *r->gathered, "columns of ranks"));
+    for (int i = 0, g = 0; i < l->n_op; i++) {
+        if (l->op[i].kind != OP_GATHER) continue;
+        const float *own = cuda_rows(b, l, l->op[i].gather.out).p;
+        TRY(r->comm->type->share(r->comm, &own, sizeof own, r->gathered[g++]));
+    }
+    return INFER_OK;
 }
 struct wire_offer {
     uint2 *slot;
     uint32_t *flag;
-    float *gathered;
 };
 static enum infer_status lay_wires(const cuda_backend *b, struct cuda_ranks *r) {
-    struct wire_offer own = {(uint2 *)(r->at + r->plan.slots), (uint32_t *)(r->at + r->plan.flags),
-                             gathered(b)},
+    struct wire_offer own = {(uint2 *)(r->at + r->plan.slots), (uint32_t *)(r->at + r->plan.flags)},
                       all[CARDS_MAX];
     const struct op_list *l = b->c.list[ROW_DECODE];
     struct rank_wires *w = &r->wires;
@@ -110,9 +120,8 @@ static enum infer_status lay_wires(const cuda_backend *b, struct cuda_ranks *r) 
     w->seq = &b->t.step->seq;
     w->slot_n = r->plan.slot_n;
     w->fault = r->fault;
-    for (int i = 0; i < w->n; i++)
-        w->slot[i] = all[i].slot, w->flag[i] = all[i].flag, w->gathered[i] = all[i].gathered;
-    return INFER_OK;
+    for (int i = 0; i < w->n; i++) w->slot[i] = all[i].slot, w->flag[i] = all[i].flag;
+    return share_gathers(b, r);
 }
 // The host's word that a rank left, for kernels: rank 0 gives it to the devices. A system that will not has the time alone.
 static enum infer_status show_left(const cuda_backend *b, struct cuda_ranks *r) {
@@ -167,6 +176,7 @@ void cuda_ranks_close(struct cuda_ranks *r) {
     if (r->pinned) cudaFreeHost(r->pinned);
     if (r->fault) cudaFreeHost(r->fault);
     if (r->registered) cudaHostUnregister(r->comm->left);
+    mem_free(r->gathered);
     mem_free(r);
 }
 
@@ -243,9 +253,10 @@ static enum infer_status op_by_wire(cuda_backend *b, const struct op_list *l, co
         CU(rank_reduce_launch(j, n, s.overlap, s.stream));
         return INFER_OK;
     }
-    const rank_gather_job j = {
+    rank_gather_job j = {
         b->ranks->wires,    nth,  o->gather.col[b->ranks->comm->rank], cuda_rows(b, l, o->gather.out).stride,
         cuda_rows(b, l, v), count};
+    memcpy(j.to, b->ranks->gathered[gathers_before(l, (int)(o - l->op))], sizeof j.to);
     CU(rank_gather_launch(j, s.overlap, s.stream));
     return INFER_OK;
 }

@@ -80,8 +80,9 @@ static enum infer_status take_arrays(struct tower *t) {
     t->input = arena_alloc(&t->arena, n * sizeof *t->input);
     t->id = arena_alloc(&t->arena, n * sizeof *t->id);
     t->out_row = arena_alloc(&t->arena, n * sizeof *t->out_row);
+    t->want = arena_alloc(&t->arena, n);
     for (int i = 0; i < 3; i++) t->place[i] = arena_alloc(&t->arena, n * sizeof *t->place[i]);
-    if (t->pixels && t->input && t->id && t->out_row && t->place[0] && t->place[1] && t->place[2])
+    if (t->pixels && t->input && t->id && t->out_row && t->want && t->place[0] && t->place[1] && t->place[2])
         return INFER_OK;
     return err_set(INFER_E_MEMORY, "%s: out of memory for pictures of %d rows", t->file->path, t->max_tokens);
 }
@@ -89,7 +90,6 @@ static enum infer_status take_arrays(struct tower *t) {
 static enum infer_status open_backend(struct tower *t) {
     const struct backend_type *type = t->options.backend ? t->options.backend : &backend_cpu;
     struct backend_config *c = &t->config;
-    t->kv_group = (struct kv_group){0, 1, 1};
     *c = (struct backend_config){.group = t->group,
                                  .n_group = t->n_group,
                                  .n_vocab = 1,
@@ -97,8 +97,6 @@ static enum infer_status open_backend(struct tower *t) {
                                  .card = t->options.card,
                                  .cuda = t->options.cuda,
                                  .n_embd = t->n_embd,
-                                 .kv_group = &t->kv_group,
-                                 .n_kv_group = 1,
                                  .n_slot = 1,
                                  .n_ctx = 1,
                                  .cpu = t->options.cpu,
@@ -231,6 +229,7 @@ enum infer_status tower_step(struct tower *t, float *rows, bool *done) {
                            .pos = t->place[0],
                            .slot = t->id,
                            .out_row = t->out_row,
+                           .want = t->want,
                            .input = t->input,
                            .axis = {t->place[0], t->place[1], t->place[2]}};
     TRY(type->run(t->backend, ROW_PROMPT, &s));

@@ -107,7 +107,6 @@ struct tower {
     struct rope rope[2];
     /* the backend */
     struct op_list list[ROW_CLASS_COUNT];
-    struct kv_group kv_group;
     struct backend_config config;
     struct backend_sizes sizes;
     struct backend *backend;
@@ -121,6 +120,7 @@ struct tower {
     float *pixels;       /* [max_rows][in_width] */
     const float **input; /* [max_rows] */
     int32_t *id, *place[3], *out_row;
+    uint8_t *want; /* [max_rows]: nothing */
 };
 
 static inline int tower_side(const struct tower *t) { return t->patch * t->merge; } /* pixels of a row */

@@ -259,7 +259,7 @@ static void experts_every_format(void **state) {
             struct view y = output(&b, r.n_used * b.group.n);
             push(&b, (struct op){.kind = OP_EXPERTS,
                                  .experts = {x, choice, y, &b.group, r.n_used, shapes[i].by_choice,
-                                             shapes[i].weighted}});
+                                             shapes[i].weighted, 0, 0}});
             char name[80];
             snprintf(name, sizeof name, "experts %s, shape %d", quant_info(t)->name, i);
             b.int16 = t == QUANT_F16 || t == QUANT_BF16;
@@ -292,14 +292,16 @@ static void blocks(void **state) {
         add_stack(&b.second, stack_of(cases[i].down, E, D, FF, true, E));
         struct view gu = new_buf(&b, 2 * USED * FF, BUF_ROWS_ALL), f = new_buf(&b, USED * FF, BUF_ROWS_ALL),
                     d = new_buf(&b, USED * D, BUF_ROWS_ALL), none = {-1, 0, 0}, y = output(&b, D);
-        push(&b, (struct op){.kind = OP_EXPERTS, .experts = {x, choice, gu, &b.group, USED, false, false}});
+        push(&b,
+             (struct op){.kind = OP_EXPERTS, .experts = {x, choice, gu, &b.group, USED, false, false, 0, 0}});
         push(&b, (struct op){.kind = OP_GLU,
                              .glu = {view_columns(gu, 0, USED * FF),
                                      view_columns(gu, USED * FF, USED * FF),
                                      f,
                                      ACT_SILU,
                                      {0}}});
-        push(&b, (struct op){.kind = OP_EXPERTS, .experts = {f, choice, d, &b.second, USED, true, false}});
+        push(&b,
+             (struct op){.kind = OP_EXPERTS, .experts = {f, choice, d, &b.second, USED, true, false, 0, 0}});
         push(&b, (struct op){.kind = OP_MIX,
                              .mix = {d, choice, cases[i].shared ? x : none,
                                      cases[i].shared == 2 ? (struct view){x.buf, D, 1} : none, y, USED,
@@ -371,7 +373,8 @@ static void stacks_lie_anywhere(void **state) {
         struct bench b = {.matmul = true};
         struct view choice = choices(&b, &r, 0), x = input(&b, K, 0), y = output(&b, USED * 2 * N);
         struct weight alone[2] = {stack_of(types[i], E, N, K, true, E), stack_of(types[i], E, N, K, true, E)};
-        push(&b, (struct op){.kind = OP_EXPERTS, .experts = {x, choice, y, &b.group, USED, false, false}});
+        push(&b,
+             (struct op){.kind = OP_EXPERTS, .experts = {x, choice, y, &b.group, USED, false, false, 0, 0}});
         float *want = malloc(sizeof *want * MAX_T * USED * 2 * N),
               *got = malloc(sizeof *got * MAX_T * USED * 2 * N);
         for (int k = 0; k < 4; k++)
@@ -405,7 +408,8 @@ static void experts_of_a_rank(void **state) {
             for (int m = 0; m < 2; m++)
                 add_stack(&b.group, stack_of(type ? QUANT_Q4_K : QUANT_F32, E, N, K, true, E));
             const struct weight_group all = b.group;
-            push(&b, (struct op){.kind = OP_EXPERTS, .experts = {x, choice, y, &b.group, USED}});
+            push(&b, (struct op){.kind = OP_EXPERTS,
+                                 .experts = {x, choice, y, &b.group, USED, false, false, 0, 0}});
             float *want = malloc(sizeof *want * MAX_T * WIDTH), *got = malloc(sizeof *got * MAX_T * WIDTH);
             for (int k = 0; k < 4; k++) {
                 const struct setting s = {k % 2 ? &backend_cpu : &backend_ref, NULL, 2,

@@ -113,8 +113,8 @@ static void samples(struct op *out) {
     struct view two = {0, W, 2 * W}, shared = view_columns(view(0, 0), 0, W / 2);
     struct view a = view_columns(y, 1, 2), b = view_columns(y, 4, 2);
     const struct op all[SAMPLES] = {
-        {OP_EMBED, 0, "embed", .embed = {z, &table, 2}},
-        {OP_EMBED, 0, "embed of a table of its own", .embed = {z, group.member, 2}},
+        {OP_EMBED, 0, "embed", .embed = {z, &table, 2, false}},
+        {OP_EMBED, 0, "embed of a table of its own", .embed = {z, group.member, 2, false}},
         {OP_NORM, 0, "norm", .norm = {x, z, NORM_RMS, W, 1e-3f, array[NORM_W], NULL, 0}},
         {OP_NORM, 0, "norm without weights", .norm = {x, z, NORM_RMS, W, 1e-3f, NULL, NULL, 0}},
         {OP_NORM, 0, "norm in place",
@@ -156,10 +156,11 @@ static void samples(struct op *out) {
         {OP_SSM, 0, "ssm without the input itself",
          .ssm = {x, a, half, 0, 2, 2, 1, 2, array[DECAYS], array[STEP_BIAS], NULL, 0, 9}},
         {OP_ROUTE, 0, "route", .route = {x, z, &router}},
-        {OP_EXPERTS, 0, "experts", .experts = {x, choice, z, &experts, W / 2, false, false}},
-        {OP_EXPERTS, 0, "experts with weights", .experts = {x, choice, z, &experts, W / 2, false, true}},
+        {OP_EXPERTS, 0, "experts", .experts = {x, choice, z, &experts, W / 2, false, false, 0, 0}},
+        {OP_EXPERTS, 0, "experts with weights",
+         .experts = {x, choice, z, &experts, W / 2, false, true, 0, 0}},
         {OP_EXPERTS, 0, "experts of rows of their own",
-         .experts = {two, choice, half, &experts, 2, true, false}},
+         .experts = {two, choice, half, &experts, 2, true, false, 0, 0}},
         {OP_MIX, 0, "mix", .mix = {x, choice, none, none, view_columns(z, 0, 2), W / 2, false}},
         {OP_MIX, 0, "mix with a gate", .mix = {x, choice, shared, gate, half, 2, false}},
         {OP_MIX, 0, "mix in place", .mix = {x, none, half, none, half, 2, true}},
@@ -199,7 +200,8 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     struct buf buf[BUFS], other_buf[BUFS];
     for (int i = 0; i < BUFS; i++) {
         buf[i] = (struct buf){.name = "b", .width = WIDTH, .rows = i == 2 ? BUF_ROWS_OUT : BUF_ROWS_ALL};
-        ops[i] = (struct op){.kind = OP_EMBED, .name = "fill", .embed = {{i, 0, WIDTH}, &filler[i], 1}};
+        ops[i] =
+            (struct op){.kind = OP_EMBED, .name = "fill", .embed = {{i, 0, WIDTH}, &filler[i], 1, false}};
     }
     ops[BUFS] = op;
     memcpy(other_buf, buf, sizeof buf);
@@ -429,8 +431,8 @@ static void lives_and_neighbours(void **state) {
     gate_up.member[0].n = gate_up.member[1].n = W;
     struct view x = {X, 0, W}, h = {H, 0, W}, gu = {GU, 0, 2 * W}, f = {F, 0, W}, v = {V, 0, W};
     struct op op[] = {
-        {.kind = OP_EMBED, .embed = {x, &table, 1}},
-        {.kind = OP_EMBED, .embed = {v, &table, 1}},
+        {.kind = OP_EMBED, .embed = {x, &table, 1, false}},
+        {.kind = OP_EMBED, .embed = {v, &table, 1, false}},
         {.kind = OP_NORM, .norm = {x, h, NORM_RMS, W, 0, NULL, NULL, 0}},
         {.kind = OP_MATMUL, .matmul = {h, gu, &gate_up, false}},
         {.kind = OP_GLU, .glu = {{GU, 0, W}, {GU, W, W}, f, ACT_SILU, {0}}},

@@ -188,7 +188,7 @@ static void product_make(struct product *p, const struct weight *w) {
         .name = "x", .type = QUANT_F32, .n = T, .k = K, .factor = 1, .n_stack = 1, .data = p->rows};
     p->buf[0] = (struct buf){.name = "x", .width = K, .last = 1};
     p->buf[1] = (struct buf){.name = "y", .width = w->n, .first = 1, .last = 1};
-    p->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, K}, &p->x, 1}};
+    p->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, K}, &p->x, 1, false}};
     p->op[1] = (struct op){
         .kind = OP_MATMUL, .name = "matmul", .matmul = {{0, 0, w->k}, {1, 0, w->n}, &p->group, false}};
     p->groups[0] = &p->group;

@@ -184,7 +184,7 @@ static inline void state_open(struct state_bench *s, const struct state_case *c,
                                         .data = d->x},
                               .store = {(int)state_elems(c)},
                               .kv = {0, 1, 4}};
-    s->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, width}, &s->table, 1}};
+    s->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, width}, &s->table, 1, false}};
     s->op[1] = state_op(c, d);
     s->buf[0] = (struct buf){.name = "x", .width = width, .rows = BUF_ROWS_ALL};
     s->buf[1] = (struct buf){.name = "out", .width = c->n_head * c->dv, .rows = BUF_ROWS_ALL};
