@@ -95,7 +95,8 @@ struct infer_vision;
 struct infer_vision_options {
     int max_tokens; /* rows of a picture, 0: the family's own number */
     int threads;    /* 0: as an engine's */
-    /* where pictures are computed, a word of an engine's .device; NULL: on the CPU. The engine of a card that takes their rows has .inputs */
+    /* where pictures are computed, a word of an engine's .device; NULL: on the CPU. By a card's kernels no tower has been compared yet.
+     * The engine of a card that takes their rows has .inputs */
     const char *device;
     /* Limits of a file, 0: 20 MB, 64 million pixels; of rows that are kept for pictures that come again, 0: 256 MiB */
     size_t max_bytes;

@@ -11,22 +11,6 @@ bool sight_path(char *path, size_t n, const char *model, const struct options *o
     return strcmp(o->mmproj, "none") != 0;
 }
 
-/* On the card that has the model; where it has no kernels or no room for this tower, on the CPU, which is said. */
-static enum infer_status open_where(struct infer_vision **out, const struct session *s,
-                                    const struct options *o, const char *path) {
-    struct infer_vision_options vo = {.max_tokens = o->image_max_tokens, .threads = o->threads};
-    if (s->engine && strstr(s->place.device, "cuda"))
-        vo.device = o->device && strncmp(o->device, "cuda", 4) == 0 ? o->device : "cuda";
-    enum infer_status st = infer_vision_open(out, s->model, path, &vo);
-    if (!vo.device || (st != INFER_E_UNSUPPORTED && st != INFER_E_MEMORY && st != INFER_E_DEVICE)) return st;
-    char why[512];
-    snprintf(why, sizeof why, "%s", err_message());
-    vo.device = NULL;
-    st = infer_vision_open(out, s->model, path, &vo);
-    if (!st) tool_say("pictures are computed on the CPU: %s", why);
-    return st;
-}
-
 enum infer_status sight_open(struct infer_vision **out, const struct session *s, const struct options *o,
                              bool must) {
     char path[4096];
@@ -38,7 +22,8 @@ enum infer_status sight_open(struct infer_vision **out, const struct session *s,
             o->mmproj ? "--mmproj is none"
                       : "there is no .gguf with mmproj in its name beside it, and --mmproj FILE names none");
     if (!there) return INFER_OK;
-    const enum infer_status st = open_where(out, s, o, path);
+    const struct infer_vision_options vo = {.max_tokens = o->image_max_tokens, .threads = o->threads};
+    const enum infer_status st = infer_vision_open(out, s->model, path, &vo);
     if (!st || must || o->mmproj) return st ? err_prefix(st, "--mmproj %s", path) : INFER_OK;
     tool_say("pictures are not taken: %s", err_message()); /* nobody has asked for that file */
     return INFER_OK;

@@ -146,7 +146,9 @@ static enum infer_status open_ranks(cuda_backend *b, struct cuda_ranks *r) {
     TRY(rank_plan_of(&r->plan, &b->c));
     r->at = b->work + b->plan.workspace_bytes - r->plan.bytes;
     TRY(look_around(b, r->comm, &direct, &apart));
-    r->wired = direct && apart && !by_events && b->prop.major >= 7;
+    // Gathers inside of layers have come out right by events; by wires they have run on no two cards since each has its own place.
+    const struct op_list *l = b->c.list[ROW_DECODE];
+    r->wired = direct && apart && !by_events && b->prop.major >= 7 && gathers_before(l, l->n_op) <= 1;
     bool all[CARDS_MAX];
     TRY(r->comm->type->share(r->comm, &r->wired, sizeof *all, all));
     r->wired = every(all, r->comm->n_rank);
