@@ -106,21 +106,14 @@ static void add_part(struct plan_way *w, const struct plan_part *part) {
     w->fits &= c->bytes <= c->limit;
 }
 
-/* The same share without what ranks say to each other, which a card's sizes do not know yet. */
-static void be_quiet(struct model *m) {
-    m->share.n = 0;
-    m->n_vocab = m->head.n;
-    for (int i = 0; i < m->n_layer; i++) {
-        struct layer *l = &m->layer[i];
-        l->attn.partial = l->mixer.partial = l->dense.partial = l->moe.partial = false;
-        l->mixer.gathered = NULL;
-        l->moe.first = l->moe.n_own = 0;
-    }
+/* As if the experts of a share were all, which a card's sizes take. */
+static void experts_are_all(struct model *m) {
+    for (int i = 0; i < m->n_layer; i++) m->layer[i].moe.first = m->layer[i].moe.n_own = 0;
 }
 
 /* What a token reads of a share, and what its ranks exchange. */
-static enum infer_status loud(const struct several *s, struct plan_way *w, const struct model *share,
-                              double *token_bytes, double *between) {
+static enum infer_status exchanged(const struct several *s, struct plan_way *w, const struct model *share,
+                                   double *token_bytes, double *between) {
     struct arena scratch = {0};
     struct op_list list;
     const struct layer_range all = {.end = share->n_layer, .n_ctx = s->set.n_ctx};
@@ -145,9 +138,9 @@ static enum infer_status add_rank(struct several *s, struct plan_way *w, struct 
     struct plan_options po;
     double bytes, between;
     on_card(&po, s, rank);
-    TRY(loud(s, w, share, &bytes, &between));
+    TRY(exchanged(s, w, share, &bytes, &between));
     w->n_whole = share->share.n_attn_whole + share->share.n_ff_whole;
-    be_quiet(share);
+    experts_are_all(share);
     enum infer_status st =
         rank ? plan_lay_out(&p, &scratch, share, &po, &s->set) : plan_make(&p, &scratch, share, &po);
     if (st == INFER_OK) {
