@@ -211,7 +211,7 @@ enum infer_status wire_send(int fd, uint32_t kind, uint32_t status, const void *
         done = sizeof head;
     }
     done -= sizeof head;
-    return wire_put(fd, (const char *)bytes + done, n - done, until);
+    return done < n ? wire_put(fd, (const char *)bytes + done, n - done, until) : INFER_OK;
 }
 enum infer_status wire_receive(int fd, struct wire_head *head, void *bytes, size_t cap, int64_t until) {
     TRY(wire_get(fd, head, sizeof *head, until));
