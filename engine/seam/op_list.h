@@ -104,7 +104,7 @@ enum infer_status config_lacks(const struct backend_config *c, const char *backe
 /* The same of experts of which the stacks have some. */
 enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend);
 
-/* errors: INFER_E_UNSUPPORTED: a step with adapters, of which this backend takes none */
+/* errors: INFER_E_UNSUPPORTED: a step with adapters, or with rows that see what follows them, of which this backend takes none */
 enum infer_status step_lacks(const struct step *s, const char *backend);
 
 #ifdef __cplusplus

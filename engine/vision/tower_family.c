@@ -4,41 +4,22 @@
 
 #include <string.h>
 
+/* What both of Gemma 4 have: sizes, marks, the way into the text. */
+#define GEMMA4                                                                                               \
+    .table = TABLE_TWO, .rule = FIT_BUDGET, .filter = IMAGE_BICUBIC, .min_tokens = 1, .max_tokens = 280,     \
+    .both_ways = true, .placeholder = "<|image|>", .start = "<|image>", .end = "<image|>",                   \
+    .merger = tower_merger_gemma4, .tensor = {{.name = "mm.input_projection", .columns = COLUMNS_EMBD}}
 static const struct tower_family families[] = {
-    {.projector = "gemma4uv",
-     .norm = NORM_LAYER,
-     .table = TABLE_TWO,
-     .no_blocks = true,
-     .merge = 1,
-     .rule = FIT_BUDGET,
-     .filter = IMAGE_BICUBIC,
-     .min_tokens = 1,
-     .max_tokens = 280,
-     .both_ways = true,
-     .placeholder = "<|image|>",
-     .start = "<|image>",
-     .end = "<image|>",
-     .merger = tower_merger_gemma4,
-     .tensor = {{.name = "mm.input_projection", .columns = COLUMNS_EMBD}}},
+    {.projector = "gemma4uv", .norm = NORM_LAYER, .no_blocks = true, .merge = 1, GEMMA4},
     {.projector = "gemma4v",
      .norm = NORM_RMS,
-     .table = TABLE_TWO,
      .turn = TURN_HALVES,
      .theta = 100,
      .attn_scale = 1,
      .v_norm = true,
      .merge = 3,
      .shift = 1,
-     .rule = FIT_BUDGET,
-     .filter = IMAGE_BICUBIC,
-     .min_tokens = 1,
-     .max_tokens = 280,
-     .both_ways = true,
-     .placeholder = "<|image|>",
-     .start = "<|image>",
-     .end = "<image|>",
-     .merger = tower_merger_gemma4,
-     .tensor = {{.name = "mm.input_projection", .columns = COLUMNS_EMBD}}},
+     GEMMA4},
     {.projector = "qwen3vl_merger",
      .norm = NORM_LAYER,
      .table = TABLE_CORNERS,

@@ -1,5 +1,6 @@
 /* Ranks that are processes, here threads with a group each: what they compute has the bits of ranks that are threads of one engine, whatever
  * is asked of them; ranks that differ, or do not know the secret, are refused with both values; who is not a rank is not let in. */
+#include "tests/lib/cancel_soon.h"
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/hf_golden.h"
@@ -173,11 +174,6 @@ static void states(void **state) {
     bits_are_those_of_threads("falcon_h1", "ref", 2);
 }
 
-static void *cancel_soon(void *user) {
-    usleep(20000);
-    infer_cancel(user);
-    return NULL;
-}
 /* A step that rank 0 leaves ends on all ranks, again and again, and the next one has the bits of before. */
 static void a_cancelled_step_ends(void **state) {
     struct golden g;

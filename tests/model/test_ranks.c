@@ -2,6 +2,7 @@
  * snapshots hold all ranks' heads; a rank that leaves a step takes the others with it.
  * On a card two ranks share it, and where there are two they have one each; INFER_ONLY_CARD=1 leaves the processor out.
  * usage: test_ranks [PATTERN]    the folders whose names match, * for anything */
+#include "tests/lib/cancel_soon.h"
 #include "tests/lib/cuda_there.h"
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
@@ -353,11 +354,6 @@ static void hidden_rows_are_whole(void **state) {
     golden_free(&g);
 }
 
-static void *cancel_soon(void *user) {
-    usleep(20000);
-    infer_cancel(user);
-    return NULL;
-}
 /* A step that is cancelled ends on all ranks, and the next one is computed. */
 static void a_cancelled_step_ends(void **state) {
     struct golden g;

@@ -4,16 +4,9 @@ import atexit, http.client, json, os, re, signal, socket, subprocess, sys, tempf
 
 infer, tests, fake = (os.path.realpath(a) for a in sys.argv[1:4])
 MODEL = tests + "/golden/chat/chat-llama.gguf"
-failed, count = 0, 0
-
-def check(name, ok, what=""):
-    global failed, count
-    count += 1
-    if not ok:
-        failed += 1
-        print(f"FAILED: {name}: {what}"[:900], flush=True)
-
-def same(name, a, b): check(name, a == b, f"{a!r} is not {b!r}")
+sys.dont_write_bytecode = True
+sys.path.insert(0, tests + "/lib")
+from checks import *
 
 class Server:
     def __init__(self, *args, program=(infer, "serve"), env={}, model=MODEL):
@@ -93,8 +86,3 @@ def wait_for(s, name, value, seconds=120, headers={}):
             break
         time.sleep(0.01)
     return time.monotonic() - begin
-
-def done():
-    """says how it went and ends"""
-    print(f"{count} checks, {failed} failed")
-    sys.exit(failed > 0)

@@ -3,8 +3,6 @@
 usage: serve_pictures.py INFER TESTS SERVE_FAKE"""
 import base64, os, struct, subprocess, sys, tempfile, threading, zlib
 from serve_client import *
-sys.dont_write_bytecode = True
-sys.path.insert(0, tests + "/lib")
 import sight_files
 
 def chunk(name, data): return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

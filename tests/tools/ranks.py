@@ -97,4 +97,4 @@ def refusals():
         check("mpi without mpirun", r.returncode == 2 and b"MPI says rank 0 of 1" in r.stderr, r)
 
 all_at_once([text_and_logits, launchers, refusals])
-finish()
+done()

@@ -80,4 +80,4 @@ parts = [lambda p=p, v=v, h=h: one(p, v, h) for p in PHASES for v, h in ((0, sig
 parts += [lambda: one("decode", 0, signal.SIGSTOP), lambda: while_loading(1, signal.SIGKILL), lambda: while_loading(2, signal.SIGSTOP), lambda: while_meeting(signal.SIGKILL)]
 if MPIRUN: parts += [lambda: under_mpirun(signal.SIGKILL), lambda: under_mpirun(signal.SIGSTOP)]
 all_at_once(parts)
-finish()
+done()

@@ -3,21 +3,15 @@ import it are called with INFER TESTS."""
 import os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 infer, tests = (os.path.realpath(a) for a in sys.argv[1:3])
+sys.dont_write_bytecode = True
+sys.path.insert(0, tests + "/lib")
+from checks import *
 dir = tempfile.TemporaryDirectory()
-failed, count = 0, 0
 MPIRUN = shutil.which("mpirun") and ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n"]
 OURS = re.compile("OMPI_|PMI|SLURM_|RANK$|LOCAL_|WORLD_SIZE|MASTER_|TORCHELASTIC|INFER_|MPI_LOCAL")
 # (a library that is not ours leaves memory behind when it is told to end)
 ENV = {**{k: v for k, v in os.environ.items() if not OURS.match(k)}, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
        "HOME": dir.name, "OMP_WAIT_POLICY": "passive"}
-
-def check(name, ok, what=""):
-    global failed, count
-    count += 1
-    if not ok:
-        failed += 1
-        print(f"FAILED: {name}: {what}"[:1500], flush=True)
-def same(name, a, b): check(name, a == b, f"{a!r} is not {b!r}")
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as s: return s.getsockname()[1]
@@ -49,7 +43,3 @@ def all_at_once(parts):
     threads = [threading.Thread(target=p) for p in parts]
     for t in threads: t.start()
     for t in threads: t.join()
-
-def finish():
-    print(f"{count} checks, {failed} failed")
-    sys.exit(failed > 0)
