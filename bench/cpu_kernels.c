@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <time.h>
 #include "cpu/kernels/kernels.h"
+#include "base/host.h"
 
 enum { PASSES = 5 };
 
@@ -19,12 +20,6 @@ struct setting {
     const struct cpu_kernels *kernels;
     int k, n_x, n_w;
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void *take(size_t bytes) {
     void *p = aligned_alloc(64, (bytes + 4096) & ~(size_t)63);
@@ -80,17 +75,17 @@ static bool measure(enum quant_type type, const struct setting *s) {
     uint64_t state = 2;
     for (int t = 0; t < s->n_x; t++) {
         for (int k = 0; k < s->k; k++) row[k] = value(&state);
-        double start = now();
+        double start = host_seconds();
         (wide ? f->quantise16 : f->quantise)(x + chunk * (size_t)t, chunk * (size_t)s->n_x, row, s->k);
-        quantised += now() - start;
+        quantised += host_seconds() - start;
     }
     for (int pass = 0; pass < PASSES; pass++) {
-        double start = now();
+        double start = host_seconds();
         for (int i = 0; i + CPU_UNIT_ROWS <= s->n_w; i += CPU_UNIT_ROWS)
             gemm(w + stride * (size_t)i, stride, CPU_UNIT_ROWS, s->k,
                  (struct cpu_x){x, chunk, chunk * (size_t)s->n_x}, s->n_x, out,
                  copies ? copies + copy * (size_t)(i / CPU_UNIT_ROWS) : NULL, copies && pass);
-        double took = now() - start;
+        double took = host_seconds() - start;
         if (took < best) best = took;
     }
     for (int i = 0; i < CPU_UNIT_ROWS * s->n_x; i++) sum += (double)out[i] * (1 + i % 7);

@@ -8,24 +8,13 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "bench/bench_lib.h"
 #include "engine_options.h"
 #include "plan/plan.h"
 #include "cuda/bench/cuda_bench.h"
 #include "cuda/run/decode_profile.h"
 #include "seam/op_list.h"
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-#define MUST(call)                                                                                           \
-    do {                                                                                                     \
-        if ((call) != INFER_OK) {                                                                            \
-            printf("%s: %s\n", #call, err_message());                                                        \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+#include "base/host.h"
 
 struct shape {
     const char *name;
@@ -211,16 +200,16 @@ static void run_open(struct run *r, const struct model *m, int ctx, int slots, i
     struct plan_options po;
     MUST(engine_options_read(&po, &o));
     MUST(device_pick(&po.wish, &po.place));
-    double t = now();
+    double t = host_seconds();
     MUST(plan_make(&r->plan, &r->arena, m, &po));
     for (int i = 0; one_more && i < ROW_CLASS_COUNT; i++) put_one_more(&r->plan.part[0].list[i], &r->arena);
     MUST(backend_cuda.open(&r->b, &r->plan.part[0].config));
-    double t1 = now();
+    double t1 = host_seconds();
     MUST(backend_cuda.upload(r->b));
-    double t2 = now();
+    double t2 = host_seconds();
     for (int i = 0; i < ROW_CLASS_COUNT; i++) MUST(backend_cuda.compile(r->b, (enum row_class)i));
     printf("open %.2f s, upload %.2f s (%.1f GB/s), compile %.2f s; %.2f GB a token\n", t1 - t, t2 - t1,
-           (double)r->plan.part[0].size.weight_bytes / (t2 - t1) * 1e-9, now() - t2,
+           (double)r->plan.part[0].size.weight_bytes / (t2 - t1) * 1e-9, host_seconds() - t2,
            (double)stream_bytes * 1e-9);
     int max = r->plan.kv_group[0].max_pages;
     r->pages = arena_alloc(&r->arena, (size_t)slots * (size_t)max * 4);
@@ -348,14 +337,14 @@ static void bench_decode(const struct model *m, int rows, int depth, int n) {
     for (int rep = 0; rep < 5; rep++) {
         submit(&r, ROW_DECODE, rows, depth, 0, ids, 1);
         (void)result(&r);
-        double t = now();
+        double t = host_seconds();
         submit(&r, ROW_DECODE, rows, depth + 1, 0, NULL, 1);
         for (int i = 1; i < n; i++) {
             submit(&r, ROW_DECODE, rows, depth + 1 + i, 0, NULL, 1);
             (void)result(&r);
         }
         (void)result(&r);
-        all[rep] = (now() - t) / n;
+        all[rep] = (host_seconds() - t) / n;
         if (all[rep] < best) best = all[rep];
     }
     printf("  us a step of 5 repetitions:");
@@ -397,7 +386,7 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
     int odd = 0;
     printf("  ms of %d repetitions:", REPS);
     for (int rep = 0; rep < REPS; rep++) {
-        double t = now();
+        double t = host_seconds();
         for (int p = 0; p < n; p += chunk) {
             int c = n - p < chunk ? n - p : chunk;
             submit(&r, ROW_PROMPT, c, p, 0, ids + p, rep || p + c < n ? 1 : 3);
@@ -406,7 +395,7 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
             bits = hash(res.logits, (size_t)m->n_vocab);
             for (int i = 0; i < m->n_vocab; i++) odd += !isfinite(res.logits[i]);
         }
-        ms[rep] = (now() - t) * 1e3;
+        ms[rep] = (host_seconds() - t) * 1e3;
         printf(" %.1f", ms[rep]);
     }
     qsort(ms, REPS, sizeof *ms, by_value);

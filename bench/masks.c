@@ -1,12 +1,12 @@
-/* Time of token masks: masks VOCAB.gguf grammar_vectors.json
+/* Time of token masks: masks VOCAB.gguf VECTORS.json [KIND], as bench/constraint_vectors.json
  * Walks every accepted text of the vectors with the longest tokens that fit; CPU time of matcher_mask before each: once with a
  * new matcher for each text (nothing kept), once with one matcher a grammar. Vocabularies below 150,000 tokens are filled up
  * with pairs of their own. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "files/json.h"
 #include "text/grammar/grammar.h"
 #include "files/tensorfile.h"
 #include "text/tok/tok.h"
@@ -79,17 +79,32 @@ static void walk(struct matcher *m, const char *s, size_t n) {
     }
 }
 
-static enum infer_status run(const json_t *tests, const struct infer_grammar_vocab *v, bool keep) {
+/* {"gbnf": ..}, {"schema": ..} or {"kind": "regex", "grammar": ..} */
+static enum infer_status compile(struct infer_grammar **g, const json_t *t) {
+    const json_t *gbnf = json_object_get(t, "gbnf"), *schema = json_object_get(t, "schema"),
+                 *text = gbnf     ? gbnf
+                         : schema ? schema
+                                  : json_object_get(t, "grammar");
+    const char *kind = json_text_of(t, "kind");
+    return infer_grammar_open(g,
+                              schema         ? INFER_GRAMMAR_SCHEMA
+                              : *kind == 'r' ? INFER_GRAMMAR_REGEX
+                              : *kind == 't' ? INFER_GRAMMAR_TAGS
+                                             : INFER_GRAMMAR_TEXT,
+                              json_string_value(text), json_string_length(text));
+}
+
+/* only: those of this kind, NULL: all */
+static enum infer_status run(const json_t *tests, const struct infer_grammar_vocab *v, const char *only,
+                             bool keep) {
     size_t i, k;
     const json_t *t, *text;
     n_time = 0;
     json_array_foreach(tests, i, t) {
-        const char *gbnf = json_string_value(json_object_get(t, "gbnf"));
-        const char *schema = json_string_value(json_object_get(t, "schema"));
         struct infer_grammar *g;
         struct matcher *m = NULL;
-        TRY(gbnf ? infer_grammar_from_gbnf(&g, gbnf, strlen(gbnf))
-                 : infer_grammar_from_schema(&g, schema, strlen(schema)));
+        if (only && strcmp(json_text_of(t, "kind"), only) != 0) continue;
+        TRY(compile(&g, t));
         json_array_foreach(json_object_get(t, "accept"), k, text) {
             if (!m || !keep) {
                 matcher_close(m);
@@ -117,7 +132,7 @@ static void report(const char *name) {
            times[n_time * 9 / 10], times[n_time * 99 / 100], sum / n_time);
 }
 
-static enum infer_status bench(const char *vocab, const json_t *tests) {
+static enum infer_status bench(const char *vocab, const json_t *tests, const char *only) {
     struct tensorfile *f;
     struct tok *t;
     struct infer_grammar_vocab *v;
@@ -131,20 +146,20 @@ static enum infer_status bench(const char *vocab, const json_t *tests) {
     TRY(grammar_vocab_open(&v, &tokens));
     printf("trie of %d tokens (%d of the file): %.0f ms\n", N_VOCAB, pieces.n_real,
            (microseconds() - begin) / 1e3);
-    TRY(run(tests, v, false));
+    TRY(run(tests, v, only, false));
     report("new matcher a text");
-    TRY(run(tests, v, true));
+    TRY(run(tests, v, only, true));
     report("one matcher a grammar");
     return INFER_OK;
 }
 
 int main(int argc, char **argv) {
-    json_t *file = argc == 3 ? json_load_file(argv[2], 0, NULL) : NULL;
+    json_t *file = argc == 3 || argc == 4 ? json_load_file(argv[2], 0, NULL) : NULL;
     if (!file) {
-        fprintf(stderr, "usage: masks VOCAB.gguf grammar_vectors.json\n");
+        fprintf(stderr, "usage: masks VOCAB.gguf VECTORS.json [KIND]\n");
         return 2;
     }
-    enum infer_status st = bench(argv[1], json_object_get(file, "tests"));
+    enum infer_status st = bench(argv[1], json_object_get(file, "tests"), argv[3]);
     if (st) fprintf(stderr, "masks: %s\n", err_message());
     return st ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include "infer.h"
 #include "tools/term.h"
+#include "base/host.h"
 
 enum { N_CTX = 4096, N_BATCH = 512 };
 
@@ -40,10 +41,10 @@ static enum infer_status measure(struct infer_engine *e, int n_vocab, const char
     if (st) return st;
     bool decode = strcmp(kind, "tg") == 0;
     if (decode) st = step(e, n_vocab, seq, 0, 1, false);
-    double begin = term_seconds();
+    double begin = host_seconds();
     if (!decode) st = step(e, n_vocab, seq, 0, n, false);
     for (int i = 0; decode && !st && i < n; i++) st = step(e, n_vocab, seq, 1 + i, 1, true);
-    *rate = n / (term_seconds() - begin);
+    *rate = n / (host_seconds() - begin);
     infer_seq_close(e, seq);
     return st;
 }

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What infer serve does beside answers: how much of a core it takes while nobody asks (idle), and how long /health takes while the CPU computes a
-long prompt (health), and how soon pages are free when clients hang up (gone). Starts a server of its own. Standard library only, Linux.
-usage: serve_aside.py idle INFER MODEL [CONNECTIONS [SECONDS]] | serve_aside.py health INFER MODEL [TOKENS] | serve_aside.py gone INFER MODEL [STREAMS [THAT LEAVE]]"""
-import http.client, json, os, re, socket, subprocess, sys, tempfile, threading, time
+long prompt (health), how soon pages are free when clients hang up (gone), and how far apart tokens come while pictures are computed (pictures;
+MODEL has its tower beside it: tower_shapes.py makes such). Starts a server of its own. Standard library only, Linux.
+usage: serve_aside.py idle INFER MODEL [CONNECTIONS [SECONDS]] | serve_aside.py health INFER MODEL [TOKENS] | serve_aside.py gone INFER MODEL [STREAMS [THAT LEAVE]]
+| serve_aside.py pictures INFER MODEL [PICTURES [SIDE]]"""
+import base64, http.client, json, os, re, socket, struct, subprocess, sys, tempfile, threading, time, zlib
 
 
 class Server:
@@ -10,8 +12,7 @@ class Server:
         self.err = tempfile.TemporaryFile("w+")
         self.p = subprocess.Popen([infer, "serve", "-m", model, "--device", "cpu", "--listen", "127.0.0.1:0", "--log", "off", *args], stderr=self.err)
         while True:
-            self.err.seek(0)
-            said = self.err.read()
+            said = os.pread(self.err.fileno(), 1 << 20, 0).decode()
             if found := re.search(r"127\.0\.0\.1:(\d+)", said): break
             if self.p.poll() is not None: sys.exit(said)
             time.sleep(0.05)
@@ -95,8 +96,45 @@ def gone(s, n=32, leave=20):
     print(f"{leave} of {n} streams hung up: {metric('llamacpp:n_decode_total') - steps:.0f} steps begun and {1e3 * (time.monotonic() - begin):.0f} ms later their pages are free")
 
 
+def png(side, seed):
+    def chunk(name, data): return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = b"".join(b"\0" + bytes((x * seed * 7 + y * 3 + c * 50) % 256 for x in range(side) for c in range(3)) for y in range(side))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def pictures(s, n=3, side=512):
+    """gaps between tokens of one answer, alone and beside requests of a picture each, one after the other"""
+    came, over = [], threading.Event()
+    def answer():
+        c = s.connect()
+        c.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 7000, "ignore_eos": True, "stream": True, "return_token_ids": True}))
+        r = c.getresponse()
+        while not over.is_set() and (line := r.readline()):
+            if line.startswith(b"data: {"): came.append(time.monotonic())
+        c.sock.close() if c.sock else None
+    t = threading.Thread(target=answer, daemon=True)
+    t.start()
+    def look(what, begin, end):
+        at = [x for x in came if begin <= x <= end]
+        gaps = sorted(1e3 * (b - a) for a, b in zip(at, at[1:]))
+        print(f"{what}: {len(at) / (end - begin):.1f} tok/s, gaps p50 {gaps[len(gaps) // 2]:.0f}, p99 {gaps[len(gaps) * 99 // 100]:.0f}, longest {gaps[-1]:.0f} ms")
+    time.sleep(3)
+    begin = time.monotonic()
+    time.sleep(5)
+    look("alone", begin, time.monotonic())
+    begin, c = time.monotonic(), s.connect()
+    for i in range(n):
+        content = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(side, i + 1)).decode()}}, {"type": "text", "text": "a"}]
+        got = json.loads(ask(c, "/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 1}))
+        rows = got["usage"]["prompt_tokens"]
+    end = time.monotonic()
+    look(f"beside {n} pictures of {side} x {side} ({rows} tokens with text, {(end - begin) / n:.1f} s each)", begin, end)
+    over.set()
+
+
 mode, infer, model = sys.argv[1:4]
-if mode not in ("idle", "health", "gone"): sys.exit(__doc__)
-server = Server(infer, model, *{"idle": [], "health": ["--ctx", str(int((sys.argv[4:] or ["8000"])[0]) + 192)], "gone": ["--slots", "32", "--kv-tokens", "40000", "--metrics"]}[mode])
-try: {"idle": idle, "health": health, "gone": gone}[mode](server, *map(int, sys.argv[4:]))
+if mode not in ("idle", "health", "gone", "pictures"): sys.exit(__doc__)
+server = Server(infer, model, *{"idle": [], "health": ["--ctx", str(int((sys.argv[4:] or ["8000"])[0]) + 192)], "gone": ["--slots", "32", "--kv-tokens", "40000", "--metrics"],
+                               "pictures": ["--slots", "2", "--ctx", "8192"]}[mode])
+try: {"idle": idle, "health": health, "gone": gone, "pictures": pictures}[mode](server, *map(int, sys.argv[4:]))
 finally: server.end()

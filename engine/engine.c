@@ -21,7 +21,11 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
         o = (struct tensorfile_options){.no_mmap = options->no_mmap,
                                         .vocab_only = options->vocab_only,
                                         .sparse_ok = options->sparse_ok,
-                                        .ignore = {options->ignore_keys, options->n_ignore_key}};
+                                        .ignore = {options->ignore_keys, options->n_ignore_key},
+                                        .rope = {options->rope_scaling, options->rope_scale,
+                                                 options->rope_freq_base, options->yarn_beta_fast,
+                                                 options->yarn_beta_slow, options->yarn_attn_factor,
+                                                 options->yarn_orig_ctx}};
     TRY(mem_new(&im, sizeof *im, "a model"));
     enum infer_status s = model_open(&im->m, path, &o);
     for (int i = 0; s == INFER_OK && options && options->mlock && i < im->m->file->n_part; i++)
@@ -85,6 +89,12 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_deepstack = m->n_deepstack;
     out->both_ways = m->both != BOTH_NOWHERE;
     out->wants_hidden = m->draft_proj.n != 0;
+    out->encoder = m->encoder;
+    out->n_text = m->n_text ? m->n_text : m->n_ctx_train;
+    out->n_type = m->n_type;
+    out->pooling = (int)m->pooling;
+    out->n_vector = model_vector_width(m);
+    out->n_label = m->n_label;
     out->n_embd = m->n_embd;
     out->n_head = m->layer[0].attn.n_head;
     out->n_kv_head = m->layer[0].attn.n_kv_head;
@@ -167,7 +177,8 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
               (f->slot[c] = take(e, rows, 4)) && (f->input[c] = take(e, rows, sizeof *f->input[c])) &&
               (f->axis[c][0] = take(e, rows, 4)) && (f->axis[c][1] = take(e, rows, 4)) &&
-              (f->axis[c][2] = take(e, rows, 4)) && (f->until[c] = take(e, rows, 4));
+              (f->axis[c][2] = take(e, rows, 4)) && (f->until[c] = take(e, rows, 4)) &&
+              (f->place[c] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1)) &&
               (f->draw[c] = take(e, outs, sizeof *f->draw[c]));
         n_out += outs;
@@ -270,24 +281,45 @@ static enum infer_status take_host_states(struct infer_engine *e, const struct b
     return e->host_state ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for copies of states");
 }
 
+static enum infer_status profile_parts(struct infer_engine *e) {
+    for (int i = 0; i < e->plan.n_part; i++) {
+        const struct plan_part *part = &e->plan.part[i];
+        if (part->type == &backend_ref || part->type == &backend_cpu)
+            for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+                TRY(profile_list(e->profile, &part->list[cls], &part->config));
+        else
+            return err_set(INFER_E_UNSUPPORTED,
+                           "where the time goes is not measured on a card yet; .device cpu does");
+    }
+    return INFER_OK;
+}
+
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
     const struct model *m = e->model->m;
     struct plan_options po;
     TRY(engine_options_read(&po, options));
-    if (options && options->tap) {
-        e->tap = (struct tap){options->tap, options->tap_user};
+    if (options && (options->tap || options->watch)) {
+        e->tap = (struct tap){options->tap, options->tap_user, options->watch, options->watch_user};
         po.tap = &e->tap;
     }
-    TRY(device_pick(&po.wish, &po.place));
+    if (options) e->before_step = options->before_step, e->before_user = options->before_user;
+    e->profile = po.profile = options ? options->profile : NULL;
+    TRY(engine_adapters_read(&e->adapters, &e->arena, e->model, options));
+    po.adapters = e->adapters.n ? &e->adapters : NULL;
+    TRY(engine_place(&po, options ? options->group : NULL));
     TRY(engine_group_take(e, options));
+    TRY(engine_ranks_pick(m, &po));
+    TRY(engine_stages_place(&e->arena, m, &po, e->group));
     TRY(engine_ranks_model(e, &po));
     TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
     TRY(engine_ranks_plan(e, &po));
     const struct plan_part *part = last_part(e);
     if (po.tap && e->plan.place.memory.total_bytes)
         return err_set(INFER_E_UNSUPPORTED,
-                       "what matrices are multiplied with is not read on a card; .device cpu does");
-    if (po.tap) tap_list(po.tap, &part->list[ROW_PROMPT]);
+                       "what operations read and write is not looked at on a card; .device cpu does");
+    if (po.profile) TRY(profile_parts(e));
+    for (int cls = 0; po.tap && cls < (po.tap->wrote ? ROW_CLASS_COUNT : 1); cls++)
+        tap_list(po.tap, &part->list[cls]);
     if (!e->plan.fits)
         return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available%s%s",
                        (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30),
@@ -307,8 +339,10 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     for (int i = 0; i < c->n_slot; i++) e->after[i] = AFTER_NOTHING;
     for (int i = 0; i < PLAN_FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
     TRY(engine_hidden_open(e));
+    TRY(engine_adapters_open(e, options));
     TRY(engine_group_order(e, options));
     TRY(open_backend(e));
+    TRY(engine_kept_open(e, options));
     return measure(e);
 }
 
@@ -331,6 +365,7 @@ enum infer_status infer_engine_create(struct infer_engine **out, const struct in
 
 void infer_engine_free(struct infer_engine *e) {
     if (!e) return;
+    engine_kept_close(e);
     if (e->backend) e->backend->type->close(e->backend);
     engine_ranks_free(e);
     arena_free(&e->arena);
@@ -401,6 +436,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     out->device_name = info.device_name;
     out->isa = info.isa;
     out->hidden = e->hidden != NULL;
+    out->n_adapter = e->adapters.n;
     out->async = info.async;
     out->grid = e->grid;
     out->n_thread = info.n_thread;
@@ -502,6 +538,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     struct arena arena = {0};
     struct plan plan;
     struct plan_options po;
+    struct adapters adapters;
     struct card card[RANKS_MAX];
     int n_card;
     *out = (struct infer_plan_report){0};
@@ -513,11 +550,15 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
         device_pick_card(&po.wish, card, plan_has_experts(m->m, m->m->n_layer), &po.place);
     } else {
         TRY(device_pick(&po.wish, &po.place));
+        TRY(engine_ranks_pick(m->m, &po));
+        TRY(engine_stages_place(&arena, m->m, &po, NULL));
     }
     struct model *share;
     TRY(engine_ranks_share(&share, m->m, &po));
     const struct model *of = share ? share : m->m;
-    enum infer_status s = as ? plan_make(&plan, &arena, of, &po) : plan_anywhere(&plan, &arena, of, &po);
+    enum infer_status s = engine_adapters_read(&adapters, &arena, m, options);
+    po.adapters = adapters.n ? &adapters : NULL;
+    if (s == INFER_OK) s = as ? plan_make(&plan, &arena, of, &po) : plan_anywhere(&plan, &arena, of, &po);
     if (s == INFER_OK && as && po.wish.n_layer < 0 && plan.part[plan.n_part - 1].type != po.place.device) {
         po.place.host = NULL; /* nothing fits: the report is about the card */
         s = plan_make(&plan, &arena, of, &po);

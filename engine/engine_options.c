@@ -55,10 +55,10 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
 
 static enum infer_status kv_type_of(int *out, const char *name) {
     *out = -1;
-    for (int t = KV_F32; name && *out < 0 && t <= KV_Q8_0; t++)
+    for (int t = KV_F32; name && *out < 0 && t < KV_TYPES; t++)
         if (!strcmp(name, plan_kv_name((enum kv_type)t))) *out = t;
     if (!name || *out >= 0) return INFER_OK;
-    return err_set(INFER_E_INPUT, ".kv_type is '%s', must be f32, f16 or q8_0", name);
+    return err_set(INFER_E_INPUT, ".kv_type is '%s', must be f32, f16, q8_0, f8, q5_0 or q4_0", name);
 }
 
 static enum infer_status known_format(const char *name) {
@@ -77,7 +77,7 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
 #include "infer_options.def"
         .progress = o->progress, .user = o->user};
     const int world = o->group ? group_world(o->group) : 0;
-    if (world && out->ranks && out->ranks != world)
+    if (world && out->ranks > 0 && out->ranks != world)
         return err_set(INFER_E_INPUT, ".ranks is %d, and the group has %d ranks", out->ranks, world);
     if (world) out->ranks = world;
     TRY(wish_of(&out->wish, o));

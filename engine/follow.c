@@ -58,6 +58,16 @@ int engine_group_threads(const struct infer_group *g, int wanted) {
     return threads ? threads : 1;
 }
 
+enum infer_status engine_place(struct plan_options *po, const struct infer_group *g) {
+    int share = 0;
+    if (g)
+        TRY(device_pick_process(&po->wish, group_rank(g), group_world(g), group_who(g, group_rank(g))->local,
+                                &share));
+    TRY(device_pick(&po->wish, &po->place));
+    if (share > 1) po->place.n_share = share;
+    return INFER_OK;
+}
+
 enum infer_status engine_group_take(struct infer_engine *e, const struct infer_engine_options *options) {
     if (!options || !options->group || e->model->m->draft_proj.n) return INFER_OK;
     TRY(group_take(options->group));
@@ -71,7 +81,9 @@ enum infer_status engine_group_order(struct infer_engine *e, const struct infer_
     e->order = arena_alloc(&e->arena, sizeof *e->order);
     if (!o || !e->order) return err_set(INFER_E_MEMORY, "out of memory for what ranks are told");
     o->options = *options;
-    o->options.tap = NULL, o->options.tap_user = NULL, o->options.progress = NULL, o->options.user = NULL;
+    o->options.tap = NULL, o->options.tap_user = NULL, o->options.watch = NULL, o->options.watch_user = NULL,
+    o->options.before_step = NULL, o->options.before_user = NULL, o->options.profile = NULL,
+    o->options.progress = NULL, o->options.user = NULL;
     o->options.group = NULL;
 #define TELL_FLAG(field)
 #define TELL_SWITCH(field)
@@ -130,7 +142,7 @@ static enum infer_status lay_out(struct share *s, struct order *o, const struct 
     TRY(same_file(o, m));
     take_options(o, g, threads);
     TRY(engine_options_read(&po, &o->options));
-    TRY(device_pick(&po.wish, &po.place));
+    TRY(engine_place(&po, g));
     TRY(engine_rank_share(&s->model, m, &po, group_rank(g)));
     TRY(plan_lay_out(&s->plan, &s->arena, s->model, &po, &o->set));
     const struct plan_part *last = &s->plan.part[s->plan.n_part - 1];

@@ -49,11 +49,27 @@ static void norm_row(const struct model *m, float *x) {
     const struct norm_weights *w = &m->output_norm;
     const int n = m->n_embd;
     double mean = 0, sum = 0;
-    for (int i = 0; m->arch->norm == NORM_LAYER && i < n; i++) mean += (double)x[i] / n;
+    for (int i = 0; m->norm == NORM_LAYER && i < n; i++) mean += (double)x[i] / n;
     for (int i = 0; i < n; i++) sum += ((double)x[i] - mean) * ((double)x[i] - mean);
     const double scale = 1 / sqrt(sum / n + (double)m->eps);
     for (int i = 0; w->w && i < n; i++)
         x[i] = (float)(((double)x[i] - mean) * scale * (double)w->w[i] + (w->bias ? (double)w->bias[i] : 0));
+}
+
+enum infer_status infer_vector(const struct infer_model *m, const double *pooled, float *out) {
+    return model_vector(m->m, pooled, out);
+}
+
+/* Of an encoder, all rows of the step at once: they are normalised, and stand in their order. */
+static enum infer_status text_rows(struct infer_engine *e, const struct flight *f, int first,
+                                   const float **out) {
+    if (e->hidden_of != e->n_wait) {
+        const struct view x = {0, 0, e->model->m->n_embd};
+        TRY(e->backend->type->read(e->backend, ROW_PROMPT, x, f->step[ROW_PROMPT].n_row, e->hidden));
+        e->hidden_of = e->n_wait;
+    }
+    *out = e->hidden + (size_t)first * (size_t)e->model->m->n_embd;
+    return INFER_OK;
 }
 
 enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out) {
@@ -68,9 +84,17 @@ enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, i
     if (first < 0 || n < 1 || n > n_row - first)
         return err_set(INFER_E_INPUT, "rows %d to %d of a step that had %d of that class", first,
                        first + n - 1, n_row);
-    first += joined;
-    TRY(e->backend->type->read(e->backend, cls, (struct view){0, 0, m->n_embd}, first + n, e->hidden));
-    for (int i = first; i < first + n; i++) norm_row(m, e->hidden + (size_t)i * n_embd);
+    if (decode && f->step[ROW_PROMPT].n_row)
+        return err_set(INFER_E_INPUT, "rows of a prompt have gone over what was made of those that decode");
+    if (m->encoder) return text_rows(e, f, first, out);
+    const int32_t *place = f->place[cls];
+    TRY(e->backend->type->read(e->backend, cls, (struct view){0, 0, m->n_embd}, place[first + n - 1] + 1,
+                               e->hidden));
+    for (int i = first; i < first + n; i++) {
+        float *h = e->hidden + (size_t)i * n_embd;
+        memmove(h, e->hidden + (size_t)place[i] * n_embd, n_embd * sizeof *h); /* it stands there or behind */
+        norm_row(m, h);
+    }
     *out = e->hidden + (size_t)first * n_embd;
     return INFER_OK;
 }

@@ -64,6 +64,7 @@
 #include <stdint.h>
 #include "infer_status.h"
 #include "infer_draw.h"
+#include "infer_profile.h"
 #include "infer_group.h"
 
 #ifdef __cplusplus
@@ -91,6 +92,12 @@ struct infer_model_options {
         *ignore_keys; /* ignore_keys[n_ignore_key]: keys of the file that this build does not know and
                                        that change nothing, as the caller knows; without it they are refused */
     int n_ignore_key;
+    /* How positions are turned, in place of what the file says, said by a warning; NULL and 0: as it says. The context grows with it. */
+    const char
+        *rope_scaling; /* "none", "linear", "yarn": with rope_scale, how many times as long a context */
+    float rope_scale, rope_freq_base;
+    int yarn_orig_ctx; /* positions that the model was trained with; 0: the file's */
+    float yarn_beta_fast, yarn_beta_slow, yarn_attn_factor;
 };
 
 /* Opens, checks and binds a model file. NULL options: defaults.
@@ -122,6 +129,14 @@ struct infer_model_info {
     int n_deepstack;       /* numbers of rows of pictures: n_embd * (1 + n_deepstack) */
     bool both_ways;        /* rows of a picture see each other: infer_row.until */
     bool wants_hidden;     /* its steps are infer_step_hidden */
+    /* It makes vectors and scores of texts and chooses no tokens: a text is whole in one step (.batch), its rows see each other, and nothing
+     * is kept of it. n_text: most tokens of one, as the file has it. */
+    bool encoder;
+    int n_text;
+    int n_type; /* of tokens (infer_row.type) */
+    int pooling; /* how rows become a vector, by GGUF's numbers: 0 not said, 1 mean, 2 first, 3 last, 4 first, then scores */
+    int n_vector; /* numbers of a vector (infer_vector) */
+    int n_label;  /* scores of a text in the place of a vector; 0: none */
     bool has_tokenizer;
     const char *chat_template; /* NULL when the file has none; chat_template[chat_template_len] */
     size_t chat_template_len;
@@ -146,8 +161,46 @@ bool infer_is_stop(const struct infer_model *m, int32_t id);
 /* INFER_OK when both have the same tokens under the same ids, so that one's ids can be fed to the other; unused tokens behind the last
  * used one do not count. errors: INFER_E_INPUT (names the first difference), INFER_E_UNSUPPORTED (no tokenizer) */
 enum infer_status infer_vocab_same(const struct infer_model *a, const struct infer_model *b);
+/* A text as an encoder takes it: ids[n], free with infer_text_free. */
+struct infer_text {
+    int32_t *ids;
+    int n;
+    int n_first; /* of two texts: those of the first, with what stands around it (infer_request_params.n_first); 0: there is one */
+    int n_whole; /* what n would be if nothing were cut off */
+    size_t n_a;  /* tokens of the first text alone */
+};
+/* One text a[n_a], or (b not NULL) two. most: so many tokens at most, of two texts the longer one is cut first; 0: nothing is cut off. */
+struct infer_text_options {
+    const char *a, *b;
+    size_t n_a, n_b;
+    int most;
+};
+/* No special token is parsed in a text. errors: INFER_E_UNSUPPORTED (no tokenizer), INFER_E_MEMORY */
+enum infer_status infer_text_ids(const struct infer_model *m, const struct infer_text_options *o,
+                                 struct infer_text *out);
+void infer_text_free(struct infer_text *t);
 int32_t infer_bos(const struct infer_model *m); /* -1: none */
 int32_t infer_eos(const struct infer_model *m);
+
+/* ---- adapters ------------------------------------------------------------------------------------------ */
+
+/* Pairs of small matrices that are added to those of a model (LoRA), or vectors behind its layers (control vectors): a GGUF file, or a folder
+ * of PEFT. Immutable; any number of engines of m may have it, which it outlives, and m outlives it. docs/adapters.md says what is read. NULL options: defaults.
+ * errors: INFER_E_IO, INFER_E_INPUT (broken, of another model), INFER_E_UNSUPPORTED (asks for more than pairs), INFER_E_MEMORY */
+struct infer_adapter;
+struct infer_adapter_options {
+    int first_layer, last_layer; /* of vectors those behind these layers alone, both included; 0, 0: all */
+};
+enum infer_status infer_adapter_open(struct infer_adapter **out, const struct infer_model *m,
+                                     const char *path, const struct infer_adapter_options *options);
+void infer_adapter_close(struct infer_adapter *a);
+struct infer_adapter_info {
+    const char *path;
+    int n_part;     /* products and layers that it is added to */
+    bool vectors;   /* it is added behind layers */
+    uint64_t bytes; /* of its matrices in memory */
+};
+void infer_adapter_info(const struct infer_adapter *a, struct infer_adapter_info *out);
 
 /* ---- engine -------------------------------------------------------------------------------------------- */
 
@@ -164,8 +217,22 @@ struct infer_engine_options {
      * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */
     void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x, int k);
     void *tap_user;
+    /* called behind every operation, for every row that it has written, under tap's conditions; and while an engine is made once for each
+     * operation, in the order of the lists, x NULL. Operations that have become one are the last of them (.no_fuse: none has) */
+    void (*watch)(void *watch_user, const struct infer_watched *w);
+    void *watch_user;
+    void (*before_step)(
+        void *before_user); /* called before each step is queued, and may take its time; NULL: nobody */
+    void *before_user;
+    struct infer_profile
+        *profile; /* infer_profile.h: where the time goes; not on a card; NULL: nobody asks */
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
     void *user;
+    /* adapter[n_adapter], which outlive the engine; not on a card, nor with several ranks. adapter_scale[n_adapter]: of sequences that say
+     * nothing else (struct infer_prefix), 0: they have it not; NULL: 1, each */
+    const struct infer_adapter *const *adapter;
+    const float *adapter_scale;
+    int n_adapter;
     /* rank 0 of it, whose ranks compute the model; threads are those of this process; NULL: no other process does */
     struct infer_group *group;
 };
@@ -190,6 +257,7 @@ struct infer_engine_info {
     /* decode steps, counted from 0, in which a host copies weights and which are slow; equal: none */
     int repack_from, repack_to;
     int n_logits; /* rows of a step that may want logits */
+    int n_adapter;
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     int host_experts; /* the first layers, whose experts the host computes */
     const char *kv_type;
@@ -303,13 +371,31 @@ struct infer_prefix {
     uint64_t salt;
     /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
     bool exact;
-    int adapter; /* its rows': what another one computed is never found */
+    bool alone; /* nothing of it goes into .kv_store, or comes from there */
+    /* adapter[n_adapter]: the scales that the engine's adapters have in the sequence from now on (0: it has that one not): what was computed
+     * with others is never found. Copied. NULL: those of the engine's options */
+    const float *adapter;
 };
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
  * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. What the sequence computes is known
- * under the same salt. among NULL: no salt, not exact. */
+ * under the same salt. among NULL: no salt, not exact. Also for n 0: the sequence has that salt and those adapters. */
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
                                    const struct infer_prefix *among, int *n_shared);
+/* Behind infer_seq_prefix, with the same: what an engine with .kv_store finds further on in files is taken over as well, bit for bit. Reads
+ * for about so many seconds; *done false: again, before anything else is asked of the sequence; of several one
+ * at a time goes on, the others wait for it. *n_shared as of infer_seq_prefix. No step
+ * may be in flight. errors: INFER_E_INPUT, INFER_E_DEVICE */
+enum infer_status infer_seq_kept(struct infer_engine *e, int seq, const int32_t *ids, int n,
+                                 const struct infer_prefix *among, double seconds, int *n_shared, bool *done);
+/* Hands pages and states that are not in .kv_store yet to who writes them, for about so many seconds, at least one; nothing while a step is
+ * in flight. True: some are left. */
+bool infer_keep(struct infer_engine *e, double seconds);
+struct infer_kept_info {
+    const char *folder;                                      /* NULL: there is none */
+    uint64_t bytes, most;                                    /* in the folder, when it was last counted */
+    uint64_t n_read, n_written, n_damaged, n_gone, n_failed; /* files */
+};
+void infer_kept_info(const struct infer_engine *e, struct infer_kept_info *out);
 /* How many positions infer_seq_prefix would take over now; *n_free (may be NULL): those of them that infer_kv_free counts, since nobody
  * uses them. Takes nothing. */
 int infer_prefix_probe(struct infer_engine *e, const int32_t *ids, int n, const struct infer_prefix *among,
@@ -328,11 +414,14 @@ const int32_t *infer_seq_ids(const struct infer_engine *e, int seq);
  * its owner alone; no step may be in flight. errors: INFER_E_INPUT (not open, or a step is in flight), INFER_E_IO (no
  * such folder, no permission), INFER_E_WRITE (no room), INFER_E_MEMORY, INFER_E_DEVICE */
 enum infer_status infer_seq_save(struct infer_engine *e, int seq, const char *path);
-/* Makes an open, empty sequence hold what was saved, bit for bit: it goes on as if it had never been away.
+/* Makes an open, empty sequence hold what was saved, bit for bit: it goes on as if it had never been away. Its pages are known under the
+ * salt of the infer_seq_prefix before.
  * errors: INFER_E_UNSUPPORTED (made with another model, device kind, instruction set or KV type: both are named; the
  * tokens can be computed again), INFER_E_FULL (longer than the context), INFER_E_INPUT (broken), INFER_E_IO,
  * INFER_E_DEVICE; the sequence is empty then */
 enum infer_status infer_seq_load(struct infer_engine *e, int seq, const char *path);
+/* What the sequence holds is found by nobody any more, here and in .kv_store, and it is empty. No step may be in flight. errors: INFER_E_INPUT */
+enum infer_status infer_seq_forget(struct infer_engine *e, int seq);
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
@@ -362,7 +451,7 @@ struct infer_row {
     const int32_t *axis;
     /* The last position that the row sees in models whose rows of a picture see each other, of a row of the same step; 0: its own. */
     int32_t until;
-    int adapter; /* whose weights are added; 0: none, which is all that there are yet */
+    int type; /* of an encoder's token: 1 in the second of two texts, where its model tells them apart */
 };
 
 struct infer_output {
@@ -387,11 +476,11 @@ enum infer_status infer_step(struct infer_engine *e, const struct infer_row *row
 enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_row *rows, const float *hidden,
                                     int n, struct infer_output *out);
 /* What the layers made of rows first .. first + n - 1 of a class, in the order given, of the step that was waited for last, behind the
- * last norm: *out is [n][n_embd], valid until the next call; no step may be in flight. errors: INFER_E_INPUT (an engine without .hidden,
- * no such rows), INFER_E_DEVICE */
+ * last norm: *out is [n][n_embd], valid until the next call; no step may be in flight. Of rows that decode only where the step had no rows of prompts, which
+ * go over them. errors: INFER_E_INPUT (an engine without .hidden, no such rows), INFER_E_DEVICE */
 enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out);
-/* Tells the engine which token was sampled on the host, so that INFER_LAST names it. */
-void infer_set_last(struct infer_engine *e, int seq, int32_t id);
+/* What a model makes of the pooled rows of a text, pooled[n_embd]: out[n_vector], or out[n_label] as they are. errors: INFER_E_MEMORY */
+enum infer_status infer_vector(const struct infer_model *m, const double *pooled, float *out);
 /* Stops the step that is running, or where none is the next one, so that a signal just before a step is not lost; async-signal-safe. The
  * step's infer_wait returns INFER_E_CANCEL and the sequences keep the lengths they had before it. */
 void infer_cancel(struct infer_engine *e);

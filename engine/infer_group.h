@@ -24,9 +24,14 @@ struct infer_group_options {
     size_t n_secret;
     /* how sums go: "tcp"; "mpi": Open MPI (libmpi.so.40); NULL: tcp */
     const char *comm;
+    /* how cards add up: "peer": they write into each other's memory (one machine); "nccl": libnccl.so.2; "host": through the host's memory
+     * and by comm; NULL: the first of these that there is */
+    const char *cards;
     /* lines "name value" of what all ranks must have been told alike; NULL: nothing */
     const char *options;
     double wait_seconds; /* for all to come; 0: 120 */
+    /* that a rank may compute without coming to the others, until it counts as gone; 0: 60 */
+    double step_seconds;
     /* A rank is gone: on a thread of its own, once, while calls that wait for it come back with INFER_E_DEVICE. */
     void (*lost)(void *user, const char *message);
     void *user;

@@ -2,10 +2,10 @@
  * engine: chat templates, sampling, grammars, stop texts, log probabilities, and the steps of all of them side by side.
  *
  *     infer_sched_open(&s, engine, model);
- *     infer_request_new(&a, s, &params_a);   // at any time between two steps
- *     infer_request_new(&b, s, &params_b);
- *     while (infer_sched_step(s)) ...;       // a step of all that are not done; the callbacks of the parameters get what comes
- *     if (infer_request_status(a)) ...       // what failed, alone; infer_request_why and the text tell the rest
+ *     infer_request_chat(&a, s, &params_a, messages);   // at any time between two steps
+ *     infer_request_new(&b, s, &params_b);              // of ids
+ *     while (infer_sched_step(s)) ...;   // a step of all that are not done; the callbacks of the parameters get what comes
+ *     if (infer_request_status(a)) ...   // what failed, alone; infer_request_why and the text tell the rest
  *     infer_request_free(a);
  *
  * An answer is the same whoever else is there. One thread calls these functions for one engine; infer_request_cancel alone may come from
@@ -43,6 +43,7 @@ struct infer_prompt {
         *rows; /* rows[n_rows]: of pictures; their embeddings come with infer_prompt_see */
     struct infer_picture **picture; /* picture[n_rows]: whose they are */
     int n_rows;
+    int n_first; /* infer_request_params.n_first */
 };
 void infer_prompt_free(struct infer_prompt *p);
 
@@ -87,6 +88,8 @@ struct infer_turn_end infer_prompt_turn_end(const struct infer_model *m,
 
 /* What closes the thinking part that the end of a prompt opens; NULL: none is open. */
 const char *infer_prompt_closing(const char *prompt, size_t n);
+/* What ends thinking behind this prompt, for think_end: ids[most]; how many, 0: nothing is known that would. */
+int infer_prompt_think_end(const struct infer_model *m, const struct infer_prompt *p, int32_t *ids, int most);
 
 /* ---- pictures: files to rows of a prompt ---------------------------------------------------------------------- */
 
@@ -95,8 +98,7 @@ struct infer_vision;
 struct infer_vision_options {
     int max_tokens; /* rows of a picture, 0: the family's own number */
     int threads;    /* 0: as an engine's */
-    /* where pictures are computed, a word of an engine's .device; NULL: on the CPU. By a card's kernels no tower has been compared yet.
-     * The engine of a card that takes their rows has .inputs */
+    /* where pictures are computed, a word of an engine's .device; NULL: on the CPU. The engine of a card that takes their rows has .inputs */
     const char *device;
     /* Limits of a file, 0: 20 MB, 64 million pixels; of rows that are kept for pictures that come again, 0: 256 MiB */
     size_t max_bytes;
@@ -115,11 +117,23 @@ bool infer_vision_beside(const char *model, char *path, size_t n);
 struct infer_vision_info {
     const char *projector, *path;      /* "qwen3vl_merger" */
     int max_tokens;                    /* of a picture */
-    size_t weight_bytes, memory_bytes; /* of the file, which is mapped; taken */
+    size_t weight_bytes, memory_bytes; /* of the file, which is mapped; taken, */
+    size_t device_bytes;               /* of that on a card */
 };
+/* What infer_vision_open would take, of a card where card says so (this machine need not have one), of which an engine beside it leaves that
+ * much (.vram_reserve). path is NULL. errors: as infer_vision_open */
+enum infer_status infer_vision_plan(const struct infer_model *m, const char *path,
+                                    const struct infer_vision_options *options, bool card,
+                                    struct infer_vision_info *out);
 void infer_vision_info(const struct infer_vision *v, struct infer_vision_info *out);
 /* Ends the picture that is being computed, with INFER_E_CANCEL; async-signal-safe. */
 void infer_vision_cancel(struct infer_vision *v);
+/* From now on the rows of pictures are computed by whoever calls infer_vision_work, some seconds of it at a time, between steps of answers;
+ * infer_picture_see and infer_prompt_see wait for that, and call news before. news NULL: they compute again themselves, and what waits ends
+ * with INFER_E_CANCEL. Not beside infer_vision_work. */
+void infer_vision_share(struct infer_vision *v, void (*news)(void *user), void *user);
+/* false: no picture waits for it any more. */
+bool infer_vision_work(struct infer_vision *v, double seconds);
 
 enum {
     INFER_PICTURE_LOW = 1, /* roughly: its longer side has at most 512 pixels */
@@ -138,14 +152,23 @@ struct infer_picture_info {
 };
 void infer_picture_info(const struct infer_picture *p, struct infer_picture_info *out);
 
-/* ---- which tokens an answer may have: a grammar in GBNF or the one of a JSON Schema, and texts that may not come -- */
+/* ---- which tokens an answer may have: a grammar (GBNF, Lark, of a JSON Schema, a regular expression, tags), and texts that may not come -- */
 
 struct infer_grammar; /* immutable, shared by constraints and threads */
-/* Compiles GBNF text[n], rule root. errors: INFER_E_INPUT with line (syntax, unknown rule, left recursion with the rules of
- * the circle, budgets), INFER_E_MEMORY. */
+enum infer_grammar_kind {
+    INFER_GRAMMAR_TEXT, /* GBNF, rule root; or Lark, where it begins with "%" or its first rule has ":" and not "::=" */
+    INFER_GRAMMAR_LARK,   /* Lark, rule start */
+    INFER_GRAMMAR_SCHEMA, /* a JSON Schema: every text of the grammar parses and validates */
+    INFER_GRAMMAR_REGEX, /* a regular expression that the whole answer matches: classes, \d \w \s (of ASCII; of Unicode behind (?u)), \pL,
+                             groups, alternatives, counted repetitions, (?i) (?s) (?x), ^ and $ at the ends */
+    INFER_GRAMMAR_TAGS,  /* a structural tag, JSON: free text and tags in it whose content has a form */
+};
+/* Compiles text[n], UTF-8. errors: INFER_E_INPUT (syntax, with line, character or place; unknown names; a rule that begins with itself and
+ * has no other text; budgets), INFER_E_UNSUPPORTED (names the keyword or the construct and its place), INFER_E_MEMORY. */
+enum infer_status infer_grammar_open(struct infer_grammar **out, enum infer_grammar_kind kind,
+                                     const char *text, size_t n);
+/* infer_grammar_open of GBNF alone, and of a schema. */
 enum infer_status infer_grammar_from_gbnf(struct infer_grammar **out, const char *text, size_t n);
-/* Compiles a JSON Schema, json[n]: every text of the grammar parses and validates. errors: INFER_E_INPUT (no JSON, no
- * schema, budgets), INFER_E_UNSUPPORTED (names the keyword and the place), INFER_E_MEMORY. */
 enum infer_status infer_grammar_from_schema(struct infer_grammar **out, const char *json, size_t n);
 void infer_grammar_free(struct infer_grammar *g);
 
@@ -187,11 +210,16 @@ enum infer_request_drafter {
 /* What becomes of the prompt: an answer, or numbers alone (infer_request_made), after which the request is done (INFER_REQUEST_LIMIT). */
 enum infer_request_make {
     INFER_MAKE_ANSWER,
-    INFER_MAKE_LAST, /* the hidden row of its last token, [n_embd]; as the next two with an engine that was made with .hidden */
+    /* the hidden row of its last token, with what the model has behind that, [n_vector] (struct infer_model_info); as the next two with an
+     * engine that was made with .hidden, or of an encoder */
+    INFER_MAKE_LAST,
     INFER_MAKE_FIRST,  /* of its first */
     INFER_MAKE_MEAN,   /* the mean of all of them */
     INFER_MAKE_LOGITS, /* the logits of make_id[n_make_id] behind its last token */
 };
+
+/* How a model's file has the rows of a text pooled; the last one where it says nothing. */
+enum infer_request_make infer_model_makes(const struct infer_model_info *m);
 
 /* What happens when the context is full. */
 enum infer_request_overflow {
@@ -203,14 +231,15 @@ enum infer_request_overflow {
 struct infer_request_params {
     int seq; /* an open sequence of the engine, of this request alone until it is done; -1: one that is taken when there is a slot and
                 pages for it, and given back when it is done */
-    /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for */
+    /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for, and by which adapters it is answered
+     * (prefix.adapter is the caller's until infer_request_free, too) */
     struct infer_prefix prefix;
     int priority; /* who waits, the greatest first; the least are put aside when pages run out */
     const int32_t
         *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
     int n_id;
-    /* rows[n_rows] of it that are no tokens, in their order; the caller's. What is known of such a prompt does not go to a model that
-     * drafts, a full context ends the answer, and its tokens are not scored */
+    /* rows[n_rows] of it that are no tokens, in their order; the caller's. What is known of such a prompt does not go to a smaller model
+     * that drafts, a full context ends the answer, and its tokens are not scored */
     const struct infer_prompt_rows *rows;
     int n_rows;
     struct infer_sample_params sample;   /* without dry_breaker, which the vocabulary gives */
@@ -225,22 +254,28 @@ struct infer_request_params {
     enum infer_answer_start start; /* how the answer begins, which the prompt decides */
     bool first; /* its first token begins a text: a leading space of SentencePiece is dropped */
     enum infer_request_make make;
+    int n_first; /* of an encoder: the first so many tokens are the first of two texts; 0: there is one */
     const int32_t *make_id; /* make_id[n_make_id] */
     int n_make_id;
     int min_tokens; /* before so many nothing but a limit ends the answer; not under a grammar */
     int n_predict;  /* most tokens of the answer; -1: no limit */
     enum infer_request_overflow overflow;
     bool loop_stop; /* an answer ends whose last 256 tokens or more are one cycle, four times at least */
-    /* greedy answers, and with lookup all answers, have the tokens that they have without */
+    /* answers have the tokens that they have without; how many are guessed, if any, follows from what steps take and how many were right */
     enum infer_request_drafter drafter;
     int n_draft;   /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
     /* the prompt's tokens have them, too (infer_request_scores); slow: a step gives few rows of logits */
     bool score;
-    /* Thinking may have about n_think tokens, think_end then ends it: its tokens are the answer's next ones. thinks tells whether a
-     * token that was told to on_token is one of thinking, for a reader that takes them apart itself (start INFER_ANSWER_PLAIN); NULL: by start. */
+    /* A budget of thinking, in tokens or in seconds from its first one, whichever is used up first. In its last tenth the mark that ends
+     * thinking becomes likelier from token to token (up to 10 more of its logit), and thinking ends where a sentence does; at the latest it
+     * ends when the budget has. A thought that goes in circles (128 tokens of one cycle, four times at least) ends as well; without a budget,
+     * one that loop_stop would end the answer for. Then think_end's tokens are the answer's next ones, and no other thought begins. thinks
+     * tells whether a token that was told to on_token is one of thinking, for a reader that takes them apart itself (start
+     * INFER_ANSWER_PLAIN); NULL: by start. */
     int n_think;              /* 0: no limit */
-    const int32_t *think_end; /* think_end[n_think_end] */
+    double think_seconds;     /* 0: no limit */
+    const int32_t *think_end; /* think_end[n_think_end]; 0: nothing of this */
     int n_think_end;
     bool (*thinks)(void *user);
     /* With a constraint: it does not hold until this, asked behind each token, gives a text; then for what follows, as if that text had
@@ -255,8 +290,10 @@ struct infer_request_params {
     void *user;
 };
 
-/* A greedy request without limits for sequence 0, without a prompt. */
+/* A greedy request without limits, which takes a sequence when one is free; without a prompt. */
 struct infer_request_params infer_request_defaults(void);
+/* Its prompt is this one, which outlives it; chat: rendered messages, so that the answer begins a text and may think first. */
+void infer_request_prompt(struct infer_request_params *p, const struct infer_prompt *prompt, bool chat);
 /* True when the device chooses the tokens: nothing needs a row of logits. */
 bool infer_request_is_greedy(const struct infer_request_params *p);
 
@@ -268,16 +305,20 @@ struct infer_request;
 /* errors: INFER_E_MEMORY */
 enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine *e,
                                    const struct infer_model *m);
-/* Its requests have to be freed before. */
+/* Frees the requests that are left, too. */
 void infer_sched_close(struct infer_sched *s);
 /* Requests with INFER_DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) or of layers that
- * draft (infer_model_draft; s's engine was made with .hidden then), with as many slots and INFER_REQUEST_DRAFT + 1 decode rows; it serves nobody
- * else and outlives s. errors: INFER_E_MEMORY */
+ * draft (infer_model_draft; s's engine was made with .hidden then), with as many slots and INFER_REQUEST_DRAFT + 1 decode rows, better as many as
+ * s's engine has: requests guess side by side; it serves nobody else and outlives s. errors: INFER_E_MEMORY */
 enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_engine *e,
                                          const struct infer_model *m);
 /* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What
  * fails ends the requests in question (INFER_REQUEST_FAILED). */
 bool infer_sched_step(struct infer_sched *s);
+
+/* True when no step is in flight and nothing is half taken out of .kv_store, so that something else may be asked of the engine; else no step
+ * is queued ahead until that is so. */
+bool infer_sched_rests(struct infer_sched *s);
 
 /* Rows of prompts in a step in which others decode: at most `rows` (0: as many as a step has), and no more than keep it, as measured so
  * far, under so many milliseconds (0: no matter), at least 64. What no prompt may hold up for long is the tokens of the others. */
@@ -287,6 +328,9 @@ void infer_sched_pace(struct infer_sched *s, int rows, double milliseconds);
  * prompt longer than the context or than all pages: both numbers), INFER_E_MEMORY, those of infer_seq_rewind */
 enum infer_status infer_request_new(struct infer_request **out, struct infer_sched *s,
                                     const struct infer_request_params *p);
+/* The same with messages (infer_prompt_render) as its prompt, through the chat template of the model's file. errors: its, too */
+enum infer_status infer_request_chat(struct infer_request **out, struct infer_sched *s,
+                                     const struct infer_request_params *p, struct json_t *messages);
 /* Of a request that is not done too; a step that it is in is waited for, and may call back others. r NULL: nothing. */
 void infer_request_free(struct infer_request *r);
 /* Steps until this one is done; infer_request_status. */
@@ -352,6 +396,8 @@ struct infer_request_figures {
     int32_t end_id;          /* the token that ended the turn; -1: none did */
     int stop;                /* which of .stop ended the answer; -1: none did */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
+    int n_thought;           /* tokens of thinking, with a budget */
+    bool thought_ended;      /* by think_end */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
     int n_even, n_even_step; /* of n_decoded and n_step: but for steps in which a host copied weights */
     double even_seconds;     /* and of answer_seconds */

@@ -11,18 +11,11 @@
 extern "C" {
 #endif
 
-/* The steps a sampler is made of; ended by INFER_SAMPLE_END in an order. */
+/* The steps a sampler is made of, rows of infer_sample.def; ended by INFER_SAMPLE_END in an order. */
 enum infer_sample_step {
     INFER_SAMPLE_END,
-    INFER_SAMPLE_PENALTIES,   /* repetition, frequency, presence */
-    INFER_SAMPLE_DRY,         /* don't repeat yourself: sequences that go on as before */
-    INFER_SAMPLE_TOP_N_SIGMA, /* logits within n standard deviations of the greatest; Tang et al. 2024 */
-    INFER_SAMPLE_TOP_K,
-    INFER_SAMPLE_TYPICAL, /* locally typical sampling; Meister et al. 2022 */
-    INFER_SAMPLE_TOP_P,   /* nucleus; Holtzman et al. 2019 */
-    INFER_SAMPLE_MIN_P,   /* Nguyen et al. 2024 */
-    INFER_SAMPLE_XTC,     /* exclude top choices: likely ones but the least of them, now and then */
-    INFER_SAMPLE_TEMP,    /* temperature, also the dynamic one */
+#define INFER_STEP(ID, name, active) INFER_SAMPLE_##ID,
+#include "infer_sample.def"
     INFER_SAMPLE_STEPS
 };
 enum { INFER_SAMPLE_MAX_LAST = 4096, INFER_SAMPLE_MAX_BREAKER = 32 };
@@ -32,33 +25,15 @@ struct infer_sample_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 };
 
+/* A field for each row of infer_sample.def, which says what it means. */
 struct infer_sample_params {
-    float temp;           /* 0: greedy, the lowest id on ties */
-    int top_k;            /* 0: off */
-    float top_p;          /* 1: off */
-    float min_p;          /* 0: off */
-    float repeat_penalty; /* 1: off. Logits of recent tokens: divided when positive, multiplied when negative;
-                             source: Keskar et al. 2019 (CTRL), section 4.1 */
-    int repeat_last;      /* how many tokens back the penalties look, at most INFER_SAMPLE_MAX_LAST */
+#define INFER_SAMPLE(type, field, ...) INFER_SAMPLE_##type field;
+#define INFER_SAMPLE_NUMBER            float
+#define INFER_SAMPLE_INT               int
+#include "infer_sample.def"
     uint64_t seed;
-    float frequency_penalty; /* 0: off; times the count of the token among the recent ones */
-    float presence_penalty;  /* 0: off; once for each token among the recent ones */
-    float temp_range;        /* 0: off; temperature from temp - range to temp + range by the entropy */
-    float temp_exponent;     /* 1: linear in the entropy over its greatest value */
-    float typical_p;         /* 1: off */
-    float top_n_sigma;       /* 0: off */
-    float xtc_probability;   /* 0: off; how often the step is taken */
-    float xtc_threshold;     /* above 0.5: off */
-    float dry_multiplier;    /* 0: off; penalty multiplier * base^(length - allowed) */
-    float dry_base;
-    int dry_allowed; /* repeats shorter than this are free */
-    int dry_last;    /* how far back it looks, at most INFER_SAMPLE_MAX_LAST */
-    int32_t dry_breaker
-        [INFER_SAMPLE_MAX_BREAKER]; /* tokens that no repeat reaches across, dry_breaker[n_dry_breaker] */
+    int32_t dry_breaker[INFER_SAMPLE_MAX_BREAKER]; /* tokens that no repeat reaches across */
     int n_dry_breaker;
-    int mirostat; /* 0: off; 2: steers the surprise of the answer; Basu et al. 2020. Only penalties, DRY and temperature
-                     come before it */
-    float mirostat_tau, mirostat_eta;     /* wanted surprise in bits; step of the steering */
     const struct infer_sample_bias *bias; /* bias[n_bias], kept by the caller while the sampler has it */
     int n_bias;
     uint8_t order[INFER_SAMPLE_STEPS]; /* enum infer_sample_step, ended by INFER_SAMPLE_END */
@@ -66,7 +41,7 @@ struct infer_sample_params {
 
 /* Greedy, nothing else on; the order of enum infer_sample_step. */
 struct infer_sample_params infer_sample_defaults(void);
-/* Sets p->order from names: "penalties;dry;top_n_sigma;top_k;typical;top_p;min_p;xtc;temp" or any part of it in any order.
+/* Sets p->order from the names of steps with ; between them ("top_k;temp"), any of them in any order.
  * errors: INFER_E_INPUT (an unknown name, one given twice) */
 enum infer_status infer_sample_set_order(struct infer_sample_params *p, const char *names);
 /* errors: INFER_E_INPUT (a parameter out of range: the message names it) */

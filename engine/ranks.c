@@ -4,6 +4,8 @@
 #include "model/shard.h"
 #include "wire/group.h"
 
+#include <string.h>
+
 /* The threads of one rank. */
 static void ranks_threads(struct plan_options *po) {
     const int threads = host_threads_pick(po->cpu.threads) / po->ranks;
@@ -11,13 +13,17 @@ static void ranks_threads(struct plan_options *po) {
 }
 
 /* All ranks are planned by the card that has least for its rank. */
-static enum infer_status ranks_cards(struct plan_options *po) {
+static enum infer_status ranks_cards(struct plan_options *po, const struct infer_group *g) {
     struct placement least = po->place;
     if (!po->place.memory.total_bytes) {
         if (po->wish.n_rank_card)
             return err_set(INFER_E_INPUT, ".devices are cards of ranks; no card is used");
+        const char *by = g ? group_comm(g)->cards : NULL;
+        if (by && strcmp(by, "host"))
+            return err_set(INFER_E_INPUT, "ranks that add up by %s are cards; no card is used", by);
         return INFER_OK;
     }
+    if (g || po->stage) return INFER_OK; /* a process knows its own; stages have theirs */
     for (int i = 0; i < po->ranks; i++) {
         struct placement p = po->place;
         TRY(device_pick_rank(&po->wish, i, po->ranks, &p));
@@ -28,7 +34,7 @@ static enum infer_status ranks_cards(struct plan_options *po) {
     return INFER_OK;
 }
 
-/* A card computes experts by their columns alone. */
+/* Whole experts are a card's where they are asked for: its fused kernels of decode rows know of columns alone. */
 static enum experts_by experts_by(const struct plan_options *po) {
     return po->ep ? EXPERTS_WHOLE : po->place.memory.total_bytes ? EXPERTS_CUT : EXPERTS_FIT;
 }
@@ -40,6 +46,23 @@ static enum infer_status ranks_experts(const struct model *m, const struct plan_
     return INFER_OK;
 }
 
+/* Rank r has cards r * stages .. in its stages. */
+enum infer_status engine_stages_place(struct arena *arena, const struct model *m, struct plan_options *po,
+                                      const struct infer_group *g) {
+    const int n = m->draft_proj.n ? 0 : po->stages, all = n * (po->ranks > 1 ? po->ranks : 1);
+    if (n < 2 || !po->place.memory.total_bytes) return INFER_OK;
+    if (g) return err_set(INFER_E_UNSUPPORTED, ".stages %d: a process of several has one card, a stage", n);
+    struct placement *at = arena_alloc(arena, (size_t)all * sizeof *at);
+    if (!at) return err_set(INFER_E_MEMORY, "out of memory for %d stages", n);
+    po->place.host = NULL;
+    for (int i = 0; i < all; i++) {
+        at[i] = po->place;
+        TRY(device_pick_rank(&po->wish, i, all, &at[i]));
+    }
+    po->stage = at;
+    return INFER_OK;
+}
+
 enum infer_status engine_rank_share(struct model **out, const struct model *m, const struct plan_options *po,
                                     int rank) {
     return model_shard_by(out, m, rank, po->ranks, experts_by(po));
@@ -48,21 +71,18 @@ enum infer_status engine_rank_share(struct model **out, const struct model *m, c
 enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options *po) {
     const int n = po->ranks;
     TRY(ranks_experts(e->model->m, po));
-    if (n < 2 && po->wish.n_rank_card)
+    if (n < 2 && po->wish.n_rank_card && po->stages < 2)
         return err_set(INFER_E_INPUT, ".devices names the cards of ranks; .ranks says how many there are");
     if (n < 2) return INFER_OK;
     if (po->tap)
         return err_set(INFER_E_UNSUPPORTED,
-                       ".ranks %d: what matrices are multiplied with is read of one rank", n);
+                       ".ranks %d: what operations read and write is looked at of one rank", n);
     if (e->model->m->draft_proj.n) { /* what drafts is small: one has all of it */
         po->ranks = 0;
         return INFER_OK;
     }
-    if (e->group && po->place.memory.total_bytes)
-        return err_set(INFER_E_UNSUPPORTED,
-                       ".ranks %d: processes are ranks of the processor yet; a card's are threads of one", n);
     if (e->group) po->cpu.threads = engine_group_threads(e->group, po->cpu.threads);
-    TRY(ranks_cards(po));
+    TRY(ranks_cards(po, e->group));
     e->ranks = arena_alloc(&e->arena, (size_t)n * sizeof *e->ranks);
     struct plan *plan = arena_alloc(&e->arena, (size_t)n * sizeof *plan);
     if (!e->ranks || !plan) return err_set(INFER_E_MEMORY, "out of memory for %d ranks", n);
@@ -88,7 +108,8 @@ const struct model *engine_plan_model(const struct infer_engine *e) {
 static enum infer_status rank_plan(struct infer_engine *e, int rank, const struct plan_options *po) {
     struct plan *p = e->ranks[rank].plan;
     if (!rank) {
-        for (int k = 0; k < p->n_part; k++) p->part[k].config.card = po->place.card;
+        for (int k = 0; k < p->n_part; k++)
+            p->part[k].config.card = po->stage ? po->stage[k].card : po->place.card;
         return INFER_OK;
     }
     TRY(plan_lay_out(p, &e->arena, e->ranks[rank].model, po, &e->plan.set));
@@ -102,7 +123,10 @@ static enum infer_status rank_plan(struct infer_engine *e, int rank, const struc
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po) {
     for (int i = 0; i < (e->group ? 1 : e->n_rank); i++) {
         struct plan_options own = *po;
-        if (po->place.memory.total_bytes) TRY(device_pick_rank(&po->wish, i, e->n_rank, &own.place));
+        if (po->stage)
+            own.stage = po->stage + i * po->stages;
+        else if (po->place.memory.total_bytes && !e->group)
+            TRY(device_pick_rank(&po->wish, i, e->n_rank, &own.place));
         TRY(rank_plan(e, i, &own));
     }
     e->whole = e->plan.part[e->plan.n_part - 1].config;

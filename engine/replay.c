@@ -73,10 +73,7 @@ enum infer_status engine_goes_on(struct infer_engine *e, int seq) {
 
 enum infer_status engine_catch_up(struct infer_engine *e, const struct infer_row *rows, int n) {
     int room = last_part(e)->list[ROW_DECODE].max_rows;
-    for (int i = 0; i < n; i++) {
-        room -= rows[i].decode;
-        if (e->hidden && rows[i].seq != rows[0].seq) room = 0; /* its rows are known by their places */
-    }
+    for (int i = 0; i < n; i++) room -= rows[i].decode;
     for (int i = 0; e->kv.state.n_keep && i < n; i++) {
         int seq = rows[i].seq;
         if (rows[i].pos != e->kv.seq[seq].length || e->kv.seq[seq].n_state == rows[i].pos) continue;

@@ -50,6 +50,20 @@ static enum infer_status check_embed(const struct infer_engine *e, const struct 
     return INFER_OK;
 }
 
+/* A row of an encoder: texts are whole, in one step. */
+static enum infer_status check_text_row(const struct infer_engine *e, const struct infer_row *r, int i) {
+    const struct model *m = e->model->m;
+    if (r->type < 0 || r->type >= (m->encoder ? m->n_type : 1))
+        return err_set(INFER_E_INPUT, "row %d: token type %d of %d", i, r->type, m->encoder ? m->n_type : 1);
+    if (!m->encoder) return INFER_OK;
+    if (r->decode || r->want)
+        return err_set(INFER_E_INPUT, "row %d: an encoder makes vectors of texts and chooses no tokens", i);
+    if (e->kv.seq[r->seq].length)
+        return err_set(INFER_E_INPUT, "row %d: a text of an encoder is one step; sequence %d holds %d tokens",
+                       i, r->seq, e->kv.seq[r->seq].length);
+    return INFER_OK;
+}
+
 /* What the rows of a class that were looked at so far come to. */
 struct count {
     int rows, outs, logits;
@@ -58,7 +72,7 @@ struct count {
 static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
                                    struct count *n) {
     if (r->embed) TRY(check_embed(e, r, i));
-    if (r->adapter) return err_set(INFER_E_INPUT, "row %d: adapter %d of none", i, r->adapter);
+    TRY(check_text_row(e, r, i));
     if (!r->embed && r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
         return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
                        e->model->m->n_vocab);
@@ -88,7 +102,7 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
 
 /* Puts the checked rows into the flight's arrays, by class. */
 static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
-    int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
+    int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0}, n_given[ROW_CLASS_COUNT] = {0};
     bool embeds = false, turns = false, ahead = false;
     f->n_out = f->n_joined = 0;
     for (int i = 0; i < n; i++) {
@@ -102,8 +116,9 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         }
         kv_state_runs(&e->kv, rows[i].seq);
         int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
+        f->place[c][n_given[c]++] = t;
         f->id[c][t] = rows[i].embed ? 0 : e->kv.seq[rows[i].seq].ids[rows[i].pos];
-        f->pos[c][t] = rows[i].pos;
+        f->pos[c][t] = rows[i].pos + rows[i].type * e->model->m->n_ctx_train; /* model.position */
         f->slot[c][t] = rows[i].seq;
         f->input[c][t] = rows[i].embed;
         for (int k = 0; k < 3; k++) f->axis[c][k][t] = rows[i].axis ? rows[i].axis[k] : rows[i].pos;
@@ -133,7 +148,8 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
                                    .input = embeds ? f->input[c] : NULL,
                                    .axis = {turns ? f->axis[c][0] : NULL, turns ? f->axis[c][1] : NULL,
                                             turns ? f->axis[c][2] : NULL},
-                                   .until = ahead ? f->until[c] : NULL};
+                                   .until = ahead ? f->until[c] : NULL,
+                                   .adapter = e->adapters.n ? e->scale_of : NULL};
 }
 
 /* The first position that a queued step computes of a sequence, or from. */
@@ -222,7 +238,7 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
                            rows[i].seq, e->after[rows[i].seq]);
         if (e->rows && rows[i].decode != rows[0].decode)
             return err_set(INFER_E_INPUT, "row %d: a step of a model that drafts has rows of one class", i);
-        if (e->kv.state.n_keep && stands_apart(rows, i))
+        if ((e->kv.state.n_keep || e->model->m->encoder) && stands_apart(rows, i))
             return err_set(INFER_E_INPUT, "row %d: the rows of sequence %d do not stand together", i,
                            rows[i].seq);
         TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &count[rows[i].decode]));
@@ -256,19 +272,22 @@ static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
     for (int i = 0; i < ROW_CLASS_COUNT; i++) {
         if (!f->step[order[i]].n_row) continue;
+        const int64_t begin = e->profile ? profile_now() : 0;
         TRY(e->backend->type->run(e->backend, order[i], &f->step[order[i]]));
+        if (e->profile) profile_step(e->profile, order[i], f->step[order[i]].n_row, begin);
     }
     return INFER_OK;
 }
 
 void engine_poison(struct infer_engine *e, enum infer_status s) {
-    if (s != INFER_E_DEVICE && s != INFER_E_NAN) return;
+    if (s != INFER_E_DEVICE) return;
     e->poisoned = true;
     snprintf(e->poison, sizeof e->poison, "%s", err_message());
 }
 
 enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n) {
     TRY(check_rows(e, rows, n));
+    if (e->before_step) e->before_step(e->before_user);
     mem_forbid(true);
     enum infer_status caught = engine_catch_up(e, rows, n);
     if (!caught) caught = engine_mark(e, rows, n);
@@ -356,10 +375,6 @@ enum infer_status infer_step(struct infer_engine *e, const struct infer_row *row
                              struct infer_output *out) {
     TRY(infer_submit(e, rows, n));
     return infer_wait(e, out);
-}
-
-void infer_set_last(struct infer_engine *e, int seq, int32_t id) {
-    if (seq_is_open(e, seq) && id >= 0 && id < e->model->m->n_vocab) e->last[seq] = id;
 }
 
 void infer_cancel(struct infer_engine *e) { e->backend->type->cancel(e->backend); }

@@ -21,15 +21,17 @@ const struct arch *arch_find(const char *name, size_t len) {
     return NULL;
 }
 
-const struct arch *arch_find_hf(const char *model_type, const char *inner) {
-    const struct arch *first = NULL;
+const struct arch *arch_find_hf(const char *model_type, const char *inner, const char *class) {
+    const struct arch *first = NULL, *whole = NULL;
     for (int i = 0; i < (int)N_ARCH; i++)
         for (const struct arch_hf *hf = table[i]->hf.models; hf->model_type; hf++) {
             if (strcmp(hf->model_type, model_type) != 0) continue;
-            if (!hf->inner || (inner && strcmp(hf->inner, inner) == 0)) return table[i];
+            const bool is = !hf->inner || (inner && strcmp(hf->inner, inner) == 0);
+            if (is && (hf->inner || !class || strcmp(hf->class, class) == 0)) return table[i];
+            if (is && !whole) whole = table[i];
             if (!first) first = table[i];
         }
-    return first;
+    return whole ? whole : first;
 }
 
 /* Bytes that both begin with. */

@@ -56,6 +56,35 @@
                        [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST, [SLOT_ATTN_NORM] = SLOT_MUST,   \
                        [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY
 
+/* Encoders: embeddings and a norm behind them, and what may stand behind the pooling. Norms of the residual stream behind each part. */
+#define SLOTS_ENCODER                                                                                        \
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_TOKEN_TYPES] = SLOT_MAY, [SLOT_EMBD_NORM] = SLOT_MUST,              \
+    [SLOT_EMBD_NORM_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT] = SLOT_MUST, [SLOT_CLS] = SLOT_MAY,                 \
+    [SLOT_CLS_BIAS] = SLOT_MAY, [SLOT_CLS_NORM] = SLOT_MAY, [SLOT_CLS_OUT] = SLOT_MAY,                       \
+    [SLOT_CLS_OUT_BIAS] = SLOT_MAY
+#define SLOTS_SUM_NORM                                                                                       \
+    [SLOT_ATTN_OUT_NORM] = SLOT_MUST, [SLOT_ATTN_OUT_NORM_BIAS] = SLOT_MUST,                                 \
+    [SLOT_LAYER_OUT_NORM] = SLOT_MUST, [SLOT_LAYER_OUT_NORM_BIAS] = SLOT_MUST
+#define KEYS_ENCODER "attention.causal|pooling_type|text_length"
+#define HF_NAMES_EMBEDDINGS                                                                                  \
+    {"embeddings.word_embeddings.weight", "token_embd.weight", HF_SAME},                                     \
+        {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME}, {                        \
+        "embeddings.LayerNorm.", "token_embd_norm.", HF_SAME                                                 \
+    }
+/* Layers of RoBERTa as Jina's code for flash attention calls them. */
+#define HF_NAMES_MIXER                                                                                       \
+    {"mixer.Wqkv.", "attn_qkv.", HF_SAME}, {"mixer.out_proj.", "attn_output.", HF_SAME},                     \
+        {"norm1.", "attn_output_norm.", HF_SAME}, {"norm2.", "layer_output_norm.", HF_SAME},                 \
+        {"mlp.fc1.", "ffn_up.", HF_SAME}, {                                                                  \
+        "mlp.fc2.", "ffn_down.", HF_SAME                                                                     \
+    }
+/* Of RoBERTa the first matrix of a head that scores, and the last; of BERT the last. */
+#define HF_NAMES_CLASSIFIER                                                                                  \
+    {"classifier.dense.", "cls.", HF_SAME}, {"classifier.out_proj.", "cls.output.", HF_SAME},                \
+        {"classifier.weight", "cls.output.weight", HF_SAME}, {                                               \
+        "classifier.bias", "cls.output.bias", HF_SAME                                                        \
+    }
+
 extern const struct hf_name hf_layer_delta[];                      /* layers with the gated delta rule */
 extern const struct hf_name hf_layer_sandwich[];                   /* four norms, as Gemma calls them */
 extern const struct hf_name hf_layer_latent[];                     /* latent attention */

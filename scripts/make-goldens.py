@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Makes the tiny models and expected logits of tests/golden, from Hugging Face transformers in float32.
 
-usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them, tower likewise; needs: pip install
-                                          torch transformers gguf
+usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them, tower, drawn, adapter and embed likewise; needs: pip install
+                                          torch transformers gguf peft sentence-transformers
 
 tests/golden/forward/NAME.gguf, NAME.bin  random weights (norms and biases perturbed away from 1 and 0) and the logits of
                                           every position of one prompt; layouts in tests/golden/README.md
 tests/golden/chat/NAME.gguf, NAME.json    a model with a tokenizer that was trained to give a few known answers
 tests/golden/hf/NAME/                     a folder as transformers writes it, and logits of three prompts: goldens/*.py
+tests/golden/embed/NAME/                 a folder of sentence-transformers, and its vectors or scores: goldens/encoders.py
 tests/golden/tower/NAME/                  a folder with a tower for images, and its rows of some pictures: goldens/vision.py
+tests/golden/adapter/NAME/                an adapter of PEFT for a folder of hf/, and logits with it: goldens/adapters.py
+tests/golden/drawn/NAME/                  the same with sizes of published towers, of pictures that build/tests/test_drawn draws: goldens/drawn.py
 """
 import json
 import pathlib
@@ -20,7 +23,7 @@ import tokenizers
 import torch
 import transformers
 
-from goldens import folder, vision
+from goldens import drawn, encoders, folder, vision
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -316,7 +319,7 @@ def make_chat(name, seed):
 def main():
     torch.set_num_threads(2)
     tables = [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
-    wanted = sys.argv[1:] or [*tables, "hf", "tower"]
+    wanted = sys.argv[1:] or [*tables, "hf", "tower", "drawn", "adapter", "embed"]
     for kind in ("forward", "chat"):
         (GOLDEN / kind).mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(tables, 100):
@@ -325,9 +328,20 @@ def main():
     for name, row in folder.table().items():
         if "hf" in wanted or f"hf/{name}" in wanted:
             folder.make(name, row)
+    for name, row in encoders.ROWS.items():
+        if "embed" in wanted or f"embed/{name}" in wanted:
+            encoders.make(name, row)
     for name in vision.ROWS:
         if "tower" in wanted or f"tower/{name}" in wanted:
             vision.make(name)
+    if chosen := [name for name in drawn.ROWS if "drawn" in wanted or f"drawn/{name}" in wanted]:
+        drawn.make_all(chosen, GOLDEN.parent.parent / "build" / "tests" / "test_drawn")
+    if any(w.startswith("adapter") for w in wanted):
+        from goldens import adapters  # needs peft
+
+        for name in adapters.ROWS:
+            if "adapter" in wanted or f"adapter/{name}" in wanted:
+                adapters.make(name)
 
 
 if __name__ == "__main__":

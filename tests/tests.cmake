@@ -23,12 +23,8 @@ if(INFER_TSAN) # the runtime itself is not watched: what it does with its own me
     set_tests_properties(test_team PROPERTIES FAIL_REGULAR_EXPRESSION "ThreadSanitizer: data race")
 endif()
 
-# the program of docs/requests.md, as it stands there
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS docs/requests.md)
-file(READ docs/requests.md REQUESTS_PAGE)
-string(REGEX REPLACE ".*\n```c\n(.*)\n```.*" "\\1\n" REQUESTS_PROGRAM "${REQUESTS_PAGE}")
-file(CONFIGURE OUTPUT ${TEST_DIR}/two_requests.c CONTENT "${REQUESTS_PROGRAM}" @ONLY)
-add_executable(two_requests ${TEST_DIR}/two_requests.c)
+# the program of docs/requests.md (install.cmake)
+add_executable(two_requests ${CMAKE_BINARY_DIR}/install/two_requests.c)
 target_link_libraries(two_requests PRIVATE infer_engine)
 add_test(NAME two_requests COMMAND two_requests ${TESTS}/golden/chat/chat-llama.gguf)
 set_tests_properties(two_requests PROPERTIES PASS_REGULAR_EXPRESSION "hi there!\none two three four")
@@ -37,40 +33,40 @@ set_tests_properties(two_requests PROPERTIES PASS_REGULAR_EXPRESSION "hi there!\
 add_executable(serve_fake tests/serve/serve_fake.c)
 target_link_libraries(serve_fake PRIVATE infer_tools)
 set_target_properties(serve_fake two_requests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TEST_DIR})
-foreach(name cli exit_codes)
-    add_test(NAME ${name} COMMAND ${TESTS}/tools/${name}.sh $<TARGET_FILE:infer> ${TESTS})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 900)
-endforeach()
-foreach(name ranks ranks_lost)
-    add_test(NAME ${name} COMMAND ${TESTS}/tools/${name}.py $<TARGET_FILE:infer> ${TESTS})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
-endforeach()
-foreach(name serve serve_balancers serve_fields serve_peers serve_pictures serve_transport serve_service)
-    add_test(NAME ${name} COMMAND ${TESTS}/serve/${name}.py $<TARGET_FILE:infer> ${TESTS} $<TARGET_FILE:serve_fake>)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+foreach(script tools/ask_pdf.py tools/cli.sh tools/completions.py tools/exit_codes.sh tools/config.py tools/hub.py tools/preview.py tools/ranks.py tools/ranks_cards.py tools/ranks_lost.py serve/serve.py serve/serve_adapters.py serve/serve_balancers.py serve/serve_drafts.py serve/serve_embed.py serve/serve_trace.py serve/serve_fields.py serve/serve_models.py
+        tools/verify.py tools/monitor.py serve/serve_kept.py serve/serve_peers.py serve/serve_pictures.py serve/serve_transport.py serve/serve_service.py)
+    get_filename_component(name ${script} NAME_WE)
+    add_test(NAME ${name} COMMAND ${TESTS}/${script} $<TARGET_FILE:infer> ${TESTS} $<TARGET_FILE:serve_fake>)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77)
 endforeach()
 if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built with the sanitizers' runtime
     add_test(NAME library COMMAND ${TESTS}/tools/library.sh ${CMAKE_BINARY_DIR} ${TESTS} ${CMAKE_C_COMPILER})
-    set_tests_properties(library PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+    add_test(NAME package COMMAND ${TESTS}/tools/package.sh ${CMAKE_BINARY_DIR} ${TESTS})
+    add_test(NAME python_module COMMAND ${TESTS}/tools/python_module.py ${CMAKE_BINARY_DIR} ${TESTS})
+    set_tests_properties(library package python_module PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS slow)
 endif()
+
+# the NVML of tools/monitor.py
+add_library(fake_nvml SHARED tests/lib/fake_nvml.c)
+set_target_properties(fake_nvml PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TEST_DIR}/fake OUTPUT_NAME nvidia-ml SUFFIX .so.1)
 
 # Labels. slow: more than some seconds of a core; card: says little without a card (skipped or mostly so). `ctest -LE slow`, `ctest -L card`.
 # `ninja check`: what scripts/check says of the sources, then all tests but slow ones.
-set(SLOW cli exit_codes library ranks ranks_lost serve serve_balancers serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
+set_property(TEST cli exit_codes hub ranks ranks_lost serve serve_balancers serve_fields serve_models serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
     test_hybrid test_imatrix test_links test_memory test_moe test_ops test_packed_sides test_quantize test_ranks test_replay test_request test_state
-    test_team test_weights)
-foreach(t ${SLOW})
-    if(TEST ${t})
-        set_property(TEST ${t} APPEND PROPERTY LABELS slow)
-    endif()
-endforeach()
+    test_team test_weights APPEND PROPERTY LABELS slow)
 # Threads that wait for each other sleep: of test_ops' 72 s beside other work 52 were spent on waiting.
 get_property(ALL_TESTS DIRECTORY PROPERTY TESTS)
 list(REMOVE_ITEM ALL_TESTS test_team) # which is about threads that wait
 set_property(TEST ${ALL_TESTS} APPEND PROPERTY ENVIRONMENT OMP_WAIT_POLICY=passive)
 # Teams whose threads wait for each other: two processors are theirs. Beside another test they took 2 to 5 times as long.
 set_tests_properties(test_bits test_hf_forward test_moe test_ops test_ranks test_team PROPERTIES PROCESSORS 2)
-set_property(TEST test_cuda test_cuda_attend test_cuda_links test_cuda_ranks test_cuda_state APPEND PROPERTY LABELS card)
+# Its ranks are killed, and the others have 10 s to say so; with sanitizers they have 30.
+set_tests_properties(ranks_lost PROPERTIES RUN_SERIAL ON)
+if(INFER_SANITIZE)
+    set_property(TEST ranks_lost serve_models APPEND PROPERTY ENVIRONMENT INFER_SLOW=1)
+endif()
+set_property(TEST test_cuda test_cuda_attend test_cuda_links test_cuda_ranks test_cuda_state ranks_cards APPEND PROPERTY LABELS card)
 include(ProcessorCount)
 ProcessorCount(CORES)
 add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check

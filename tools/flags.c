@@ -20,8 +20,8 @@ enum { N_ROW = sizeof table / sizeof *table };
 
 static const char *flag_of(const char *field, size_t n) {
     for (int i = 0; i < N_ROW; i++)
-        if (table[i].groups & (G_ENGINE | G_LOAD | G_PLAN) && strlen(table[i].field) == n &&
-            memcmp(table[i].field, field, n) == 0)
+        if (table[i].groups & (G_ENGINE | G_LOAD | G_PLAN | G_SAMPLE | G_SERVE) &&
+            strlen(table[i].field) == n && memcmp(table[i].field, field, n) == 0)
             return table[i].flag;
     return NULL;
 }

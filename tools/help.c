@@ -5,8 +5,8 @@
 #include "tools/term.h"
 
 static const struct option_heading headings[] = {
-    {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
-         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE | G_LOADTEST | G_IMATRIX | G_BPW,
+    /* a command's own: what is under no other heading */
+    {~(unsigned)(G_MODEL | G_LOAD | G_SAMPLE | G_TEXT | G_SEED | G_ENGINE | G_JSON | G_QUIET | G_COMMON),
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
     {G_SAMPLE, "Choice of tokens"},
@@ -129,25 +129,62 @@ static void print_cell(FILE *out, const char *text) {
     }
 }
 
-void help_markdown(FILE *out) {
+/* How many commands take an option, and (out not NULL) which. */
+static int print_takers(FILE *out, const struct option *opt) {
+    int n = 0;
+    for (int k = 0; k < n_command; k++)
+        if (commands[k].groups & opt->groups) {
+            if (out) fprintf(out, "%s%s", n ? ", " : "", commands[k].name);
+            n++;
+        }
+    return n;
+}
+static void print_row(FILE *out, const struct option *opt, bool takers) {
     char left[80], right[OPTION_TEXT_MAX];
-    fprintf(out, "# The program `infer`\n\nMade by `infer help --markdown`.\n");
-    for (int k = 0; k < n_command; k++) {
-        const struct command *c = &commands[k];
-        fprintf(out, "\n## infer %s\n\n`infer %s%s%s`: %s\n", c->name, c->name, *c->usage ? " " : "",
-                c->usage, c->help);
-        bool first = true;
+    option_spelling(left, sizeof left, opt);
+    option_text(right, sizeof right, opt);
+    fprintf(out, "| `");
+    print_cell(out, left + strspn(left, " "));
+    fprintf(out, "` | ");
+    print_cell(out, right);
+    if (takers) fprintf(out, " | "), print_takers(out, opt);
+    fprintf(out, " |\n");
+}
+/* Those that no other command takes, then the names of the rest. */
+static void print_command(FILE *out, const struct command *c) {
+    int own = 0, others = 0;
+    fprintf(out, "\n## infer %s\n\n`infer %s%s%s`: %s\n", c->name, c->name, *c->usage ? " " : "", c->usage,
+            c->help);
+    for (int i = 0; i < n_option; i++) {
+        const struct option *opt = &option_table[i];
+        if (!(opt->groups & c->groups) || print_takers(NULL, opt) > 1) continue;
+        if (own++ == 0) fprintf(out, "\n| option | effect |\n| --- | --- |\n");
+        print_row(out, opt, false);
+    }
+    for (int i = 0; i < n_option; i++) {
+        const struct option *opt = &option_table[i];
+        if (!(opt->groups & c->groups) || print_takers(NULL, opt) < 2) continue;
+        fprintf(out, "%s`--%s`", others++ ? ", " : "\nAs others: ", opt->name);
+    }
+    if (others) fprintf(out, ".\n");
+}
+
+void help_markdown(FILE *out) {
+    fprintf(
+        out,
+        "# The program `infer`\n\nMade by `infer help --markdown`. Options that several commands take stand "
+        "behind [all commands](#options-of-several-commands).\n");
+    for (int k = 0; k < n_command; k++) print_command(out, &commands[k]);
+    fprintf(out, "\n## Options of several commands\n");
+    for (int h = -1; h < N_HEADING; h++) {
+        int n = 0;
         for (int i = 0; i < n_option; i++) {
-            if (!(option_table[i].groups & c->groups)) continue;
-            if (first) fprintf(out, "\n| option | effect |\n| --- | --- |\n");
-            first = false;
-            option_spelling(left, sizeof left, &option_table[i]);
-            option_text(right, sizeof right, &option_table[i]);
-            fprintf(out, "| `");
-            print_cell(out, left + strspn(left, " "));
-            fprintf(out, "` | ");
-            print_cell(out, right);
-            fprintf(out, " |\n");
+            const struct option *opt = &option_table[i];
+            if (print_takers(NULL, opt) < 2 || option_heading_of(opt, ~0u) != h) continue;
+            if (n++ == 0)
+                fprintf(out, "\n%s%s%s| option | effect | commands |\n| --- | --- | --- |\n",
+                        h < 0 ? "" : "### ", h < 0 ? "" : headings[h].title, h < 0 ? "" : "\n\n");
+            print_row(out, opt, true);
         }
     }
     foreign_markdown(out);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "infer.h"
+#include "tools/config.h"
 #include "tools/options.h"
 #include "files/json.h"
 #include "base/mem.h"
@@ -29,8 +30,8 @@ int cmd_help(const struct options *o) {
         help_models(stdout);
     } else if (o->man) {
         help_man(stdout);
-    } else if (o->bash) {
-        help_bash(stdout);
+    } else if (o->completion) {
+        help_completion(stdout, o->completion);
     } else if (o->n_arg) {
         const struct command *c = command_find(o->arg[0]);
         if (!c) {
@@ -84,7 +85,10 @@ static int run_command(const struct options *o) {
     const struct command *c = o->command;
     if (!(c->groups & G_ENGINE) || c->groups & G_PLAN) return c->run(o);
     const enum infer_status s = world_open(o);
-    if (s) return tool_fail(o, s);
+    if (s) {
+        const int code = tool_fail(o, s);
+        return s == INFER_E_DEVICE ? EXIT_LOST : code; /* a rank is gone, or did not come */
+    }
     const int code = world_follows() ? world_follow(o) : c->run(o);
     const bool lost = world_lost();
     world_close();
@@ -123,6 +127,9 @@ int main(int argc, char **argv) {
         bool all = false;
         for (int i = 0; i < argc; i++) all |= strcmp(argv[i], "--all") == 0;
         help_command(stdout, c, all);
+        code = finish(&o, EXIT_DONE);
+    } else if (o.print_config) {
+        config_print(stdout, &o);
         code = finish(&o, EXIT_DONE);
     } else {
         code = finish(&o, run_command(&o));

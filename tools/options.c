@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "tools/foreign.h"
 #include "tools/options_impl.h"
+#include "tools/config.h"
 
 /* The names of two tables as choices, behind their first bar. */
 static const char mix_names_listed[] =
@@ -18,6 +19,10 @@ static const char shape_names_listed[] =
 #include "tools/shapes.def"
 #undef SHAPE
     ;
+static const char samplers_help[] = "samplers and their order, with ; between them, of:"
+#define INFER_STEP(ID, name, active) " " #name
+#include "infer_sample.def"
+    ;
 
 static const struct option table[] = {
 #define OPTION(field, letter, name, metavar, type, groups, def, lo, hi, choices, help)                       \
@@ -26,46 +31,9 @@ static const struct option table[] = {
 #undef OPTION
 };
 enum { N_OPTION = sizeof table / sizeof *table };
-_Static_assert(N_OPTION <= 192, "options.given");
+_Static_assert((int)N_OPTION <= (int)OPTION_MAX, "options.origin");
 const struct option *const option_table = table;
 const int n_option = N_OPTION;
-
-/* ---- nearest name ---- */
-
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Letters that are missing, too many, others, or two that changed places; long words count as far apart. source: optimal string
- * alignment, after Damerau 1964 */
-static int distance(const char *a, const char *b) {
-    enum { MAX = 40 };
-    int na = (int)strnlen(a, MAX), nb = (int)strnlen(b, MAX), row[3][MAX + 1];
-    if (na == MAX || nb == MAX) return MAX;
-    for (int j = 0; j <= nb; j++) row[0][j] = j;
-    for (int i = 1; i <= na; i++) {
-        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
-        now[0] = i;
-        for (int j = 1; j <= nb; j++) {
-            now[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]), least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = least(now[j], before[j - 2] + 1);
-        }
-    }
-    return row[na % 3][nb];
-}
-
-/* A typing mistake is at most a third of the word away; a beginning of the word is near, too, and so is the word with more
- * behind it ("temperature"). */
-bool option_nearer(const char *given, const char *name, int *best) {
-    int n = least((int)strlen(given), (int)strlen(name)), d = distance(given, name),
-        limit = n < 3   ? 0
-                : n < 6 ? 1
-                        : n / 3;
-    if (strlen(given) >= 2 && strncmp(name, given, strlen(given)) == 0) d = 1;
-    if (strlen(name) >= 3 && strncmp(name, given, strlen(name)) == 0) d = 1;
-    if (d > limit || d >= *best) return false;
-    *best = d;
-    return true;
-}
 
 const struct command *command_find(const char *name) {
     for (int i = 0; i < n_command; i++)
@@ -240,17 +208,36 @@ static enum infer_status set_default(struct options *o, const struct option *opt
     infer_bug("option type %d", (int)opt->type);
 }
 
+enum infer_status option_set(struct options *o, const struct option *opt, const char *text,
+                             enum option_origin from) {
+    unsigned char *origin = &o->origin[opt - table];
+    if (opt->type == OPT_TEXTS && *origin != from)
+        ((struct option_texts *)(void *)((char *)o + opt->offset))->n = 0;
+    TRY(set_default(o, opt, text));
+    *origin = (unsigned char)from;
+    return INFER_OK;
+}
+enum infer_status option_unset(struct options *o, const struct option *opt) {
+    *(bool *)((char *)o + opt->offset) = false;
+    o->origin[opt - table] = ORIGIN_DEFAULT;
+    return INFER_OK;
+}
 /* What the user says. */
 static enum infer_status set_value(struct options *o, const struct option *opt, const char *text) {
-    int i = (int)(opt - table);
-    TRY(set_default(o, opt, text));
-    o->given[i / 64] |= (uint64_t)1 << i % 64;
-    return INFER_OK;
+    return option_set(o, opt, text, ORIGIN_FLAG);
 }
 
 static bool is_given(const struct options *o, const struct option *opt) {
-    int i = (int)(opt - table);
-    return opt && o->given[i / 64] >> i % 64 & 1;
+    return opt && o->origin[opt - table] != ORIGIN_DEFAULT;
+}
+
+const char *options_keep(struct options *o, const char *text, size_t n) {
+    char **more = mem_realloc(o->kept, sizeof *more * (size_t)(o->n_kept + 1)), *own;
+    if (!more) return NULL;
+    o->kept = more;
+    if (mem_new(&own, n + 1, "a setting") != INFER_OK) return NULL;
+    memcpy(own, text, n);
+    return o->kept[o->n_kept++] = own;
 }
 
 /* ---- parsing ---- */
@@ -263,6 +250,10 @@ static const struct option *find_long(const struct command *c, const char *name,
     for (int i = 0; i < N_OPTION; i++)
         if ((table[i].groups & c->groups) && strcmp(table[i].name, dashed) == 0) return &table[i];
     return NULL;
+}
+
+const struct option *option_find(const struct command *c, const char *name) {
+    return find_long(c, name, strlen(name));
 }
 
 static const struct option *find_letter(const struct command *c, char letter) {
@@ -368,12 +359,16 @@ static enum infer_status check_complete(const struct options *o, const struct co
     return INFER_OK;
 }
 
-enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
-                                bool *wants_help) {
-    *o = (struct options){.command = c};
-    for (int i = 0; i < N_OPTION; i++)
-        if ((table[i].groups & c->groups) && table[i].def) TRY(set_default(o, &table[i], table[i].def));
+enum infer_status option_unknown(const struct command *c, const char *name) {
+    const char *near = option_nearest(c, name);
+    return err_set(INFER_E_INPUT, "no option '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+static enum infer_status parse_line(struct options *o, const struct command *c, int argc, char **argv,
+                                    bool *wants_help) {
     bool flags = true;
+    o->n_arg = 0;
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
         if (flags && arg[0] == '-' && arg[1]) {
@@ -392,10 +387,32 @@ enum infer_status options_parse(struct options *o, const struct command *c, int 
                            c->usage);
         }
     }
+    return INFER_OK;
+}
+enum infer_status options_defaults(struct options *o, const struct command *c) {
+    *o = (struct options){.command = c};
+    for (int i = 0; i < N_OPTION; i++)
+        if ((table[i].groups & c->groups) && table[i].def) TRY(set_default(o, &table[i], table[i].def));
+    return INFER_OK;
+}
+enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
+                                bool *wants_help) {
+    struct options line;
+    TRY(options_defaults(o, c));
+    enum infer_status st = options_defaults(&line, c);
+    if (st == INFER_OK) st = parse_line(&line, c, argc, argv, wants_help);
+    if (st == INFER_OK && !*wants_help) st = config_apply(o, &line);
+    options_free(&line);
+    if (st != INFER_OK || *wants_help) return st;
+    TRY(parse_line(o, c, argc, argv, wants_help));
     return check_complete(o, c);
 }
 
 void options_free(struct options *o) {
+    for (int i = 0; i < o->n_kept; i++) mem_free(o->kept[i]);
+    mem_free(o->kept);
+    o->kept = NULL;
+    o->n_kept = 0;
     for (int i = 0; i < N_OPTION; i++)
         if (table[i].type == OPT_INTS) {
             struct option_ints *v = (void *)((char *)o + table[i].offset);
@@ -418,11 +435,16 @@ enum infer_status options_set(struct options *o, unsigned groups, const char *na
                    near ? near : "", near ? "'?" : "");
 }
 
+enum option_origin options_origin(const struct options *o, const char *name) {
+    const struct option *opt = find_long(o->command, name, strlen(name));
+    return opt ? (enum option_origin)o->origin[opt - table] : ORIGIN_DEFAULT;
+}
+
 bool options_given(const struct options *o, const char *name) {
     return is_given(o, find_long(o->command, name, strlen(name)));
 }
 
-static void print_value(char *text, size_t n, const struct options *o, const struct option *opt) {
+void option_value(char *text, size_t n, const struct options *o, const struct option *opt) {
     const void *field = (const char *)o + opt->offset;
     *text = 0;
     if (opt->type == OPT_INT && *(const int *)field == -1 && opt->choices)
@@ -442,7 +464,7 @@ bool options_view(const struct options *o, unsigned groups, int i, struct option
         const struct option *opt = &table[k];
         if (!(opt->groups & groups) || i-- != 0) continue;
         *out = (struct option_view){opt->name, opt->help, opt->choices, "", opt->least, opt->most};
-        if (o) print_value(out->value, sizeof out->value, o, opt);
+        if (o) option_value(out->value, sizeof out->value, o, opt);
         return true;
     }
     return false;

@@ -29,7 +29,7 @@ enum option_group {
     G_TEMPLATE = 1 << 14,
     G_SYNTH = 1 << 15,
     G_QUANT = 1 << 16,
-    G_CONVERT = 1 << 17,
+    G_MERGE = 1 << 17,
     G_HELP = 1 << 18,
     G_PPL = 1 << 19,
     G_MONITOR = 1 << 20,
@@ -40,7 +40,11 @@ enum option_group {
     G_LOADTEST = 1 << 25, /* bench serve */
     G_IMATRIX = 1 << 26,
     G_BPW = 1 << 27,
-    G_COMMON = 1 << 28, /* an option that help shows first; no command takes the group */
+    G_TUNE = 1 << 29,
+    G_VERIFY = 1 << 18,
+    G_ADAPT = 1 << 30,   /* adapters */
+    G_EMBED = INT32_MIN, /* bit 31 */
+    G_COMMON = 1 << 28,  /* an option that help shows first; no command takes the group */
 };
 
 enum option_type {
@@ -56,7 +60,17 @@ enum option_type {
 };
 
 #define OPTION_RANDOM UINT64_MAX
-enum { OPTION_MAX_TEXTS = 16, OPTION_MAX_ARGS = 4 };
+enum { OPTION_MAX_TEXTS = 16, OPTION_MAX_ARGS = 4, OPTION_MAX = 288 };
+
+/* Who says what an option is; a later one wins. */
+enum option_origin { ORIGIN_DEFAULT, ORIGIN_PRESET, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG };
+
+/* The rows of the table, by their fields: OPTION_ROW_ctx. */
+enum option_row {
+#define OPTION(field, ...) OPTION_ROW_##field,
+#include "tools/options.def"
+#undef OPTION
+};
 
 struct option_texts {
     const char *text[OPTION_MAX_TEXTS];
@@ -84,7 +98,10 @@ struct options {
     const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
     int n_arg;
     const struct command *command;
-    uint64_t given[3]; /* bits by row of the table: named on the command line or in options_set */
+    unsigned char
+        origin[OPTION_MAX]; /* of each row of the table: enum option_origin; options_set: ORIGIN_FLAG */
+    char **kept;            /* kept[n_kept]: texts of a configuration */
+    int n_kept;
 };
 
 struct command {
@@ -108,7 +125,7 @@ bool option_nearer(const char *typed, const char *name, int *best);
 /* The command nearest to a misspelt name, NULL when none is near. */
 const char *command_nearest(const char *name);
 
-/* Parses argv[argc] for c into o, defaults first. errors: INFER_E_INPUT, the message names the flag and, for
+/* Parses argv[argc] for c into o, above what a configuration says (config.h), and that above defaults. errors: INFER_E_INPUT, the message names the flag and, for
  * an unknown one, the nearest that c takes. Free with options_free. *wants_help: --help or -h was there. */
 enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
                                 bool *wants_help);
@@ -119,6 +136,8 @@ void options_free(struct options *o);
 enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value);
 /* True when the option of o's command was named by the user. */
 bool options_given(const struct options *o, const char *name);
+/* By whom; ORIGIN_DEFAULT: by nobody, or the command takes none of that name. */
+enum option_origin options_origin(const struct options *o, const char *name);
 
 /* One option of some groups, for those who show it. */
 struct option_view {
@@ -136,6 +155,6 @@ void help_command(FILE *out, const struct command *c, bool all);
 void help_markdown(FILE *out);
 /* Architectures, containers and element types (models.c). */
 void help_models(FILE *out);
-/* The same as a manual page (man macros, section 1), and a script that completes commands and options in bash. */
+/* The same as a manual page (man macros, section 1), and a script that completes commands and options in a shell: bash, zsh, fish. */
 void help_man(FILE *out);
-void help_bash(FILE *out);
+void help_completion(FILE *out, const char *shell);

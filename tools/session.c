@@ -1,22 +1,34 @@
 #include "tools/session.h"
+#include "tools/named.h"
+#include "tools/peak.h"
+#include "tools/trace.h"
 #include "tools/sight.h"
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "tools/interrupt.h"
 #include "tools/world.h"
+#include "base/bandwidth.h"
 #include "tools/tool.h"
 
 /* ---- which file ---- */
 
-enum { DEFAULT_CTX = 8192 };                            /* as the engine's */
-#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/get-model installs it */
+enum { DEFAULT_CTX = 8192 }; /* as the engine's */
 
 enum infer_status session_model_path(const struct options *o, char *path, size_t n) {
     const char *env = getenv("INFER_MODEL"), *cache = getenv("XDG_CACHE_HOME");
     int len;
+    if (o->model && o->hf_repo)
+        return err_set(INFER_E_INPUT, "--model and --hf-repo are both given, and one is the model");
+    if (o->hf_repo) {
+        char name[600];
+        snprintf(name, sizeof name, "hf:%.500s", o->hf_repo);
+        return model_path_of(o, name, path, n);
+    }
     if (o->model || (env && *env)) {
-        len = snprintf(path, n, "%s", o->model ? o->model : env);
+        return model_path_of(o, o->model ? o->model : env, path, n);
     } else {
         bool xdg = cache && *cache;
         len = snprintf(path, n, "%s%s/infer/models/" DEFAULT_MODEL, xdg ? cache : tool_home(),
@@ -53,6 +65,8 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .all_logits = need->all_logits,
         .tap = need->tap,
         .tap_user = need->tap_user,
+        .watch = need->watch,
+        .watch_user = need->watch_user,
         .group = world_group(),
     };
     if (!eo.ctx) eo.ctx = need->ctx;
@@ -67,7 +81,14 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
                                      .mlock = o->mlock,
                                      .sparse_ok = o->sparse_ok,
                                      .ignore_keys = o->ignore_keys.text,
-                                     .n_ignore_key = o->ignore_keys.n};
+                                     .n_ignore_key = o->ignore_keys.n,
+                                     .rope_scaling = o->rope_scaling,
+                                     .rope_scale = (float)o->rope_scale,
+                                     .rope_freq_base = (float)o->rope_freq_base,
+                                     .yarn_orig_ctx = o->yarn_orig_ctx,
+                                     .yarn_beta_fast = (float)o->yarn_beta_fast,
+                                     .yarn_beta_slow = (float)o->yarn_beta_slow,
+                                     .yarn_attn_factor = (float)o->yarn_attn_factor};
     TRY(infer_model_open(&s->model, s->path, &mo));
     infer_model_info(s->model, &s->info);
     return INFER_OK;
@@ -77,15 +98,19 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
     const char *draft = o->draft.n ? o->draft.text[0] : "";
     const bool own = strncmp(draft, "mtp", 3) == 0 && (!draft[3] || draft[3] == ':');
     char *end = NULL;
-    *out = (struct session_draft){o->lookup    ? INFER_DRAFT_LOOKUP
-                                  : o->draft.n ? INFER_DRAFT_MODEL
-                                               : INFER_DRAFT_NONE,
+    /* of what several places say the upper one holds */
+    const int by_text = o->lookup ? (int)o->origin[OPTION_ROW_lookup] : -1,
+              by_model = o->draft.n ? (int)o->origin[OPTION_ROW_draft] : -1;
+    const bool lookup = by_text > by_model, model = by_model > by_text;
+    *out = (struct session_draft){lookup  ? INFER_DRAFT_LOOKUP
+                                  : model ? INFER_DRAFT_MODEL
+                                          : INFER_DRAFT_NONE,
                                   own ? NULL : draft, 0};
-    if (o->draft.n > 1)
+    if (model && o->draft.n > 1)
         return err_set(INFER_E_INPUT, "--draft is given %d times, and one model can guess", o->draft.n);
-    if (o->lookup && o->draft.n)
+    if (by_text >= 0 && by_text == by_model)
         return err_set(INFER_E_INPUT, "--lookup and --draft are both given, and one can guess");
-    if (!own || !draft[3]) return INFER_OK;
+    if (!model || !own || !draft[3]) return INFER_OK;
     long most = strtol(draft + 4, &end, 10);
     if (!draft[4] || *end || most < 1 || most > INFER_REQUEST_DRAFT)
         return err_set(INFER_E_INPUT,
@@ -95,6 +120,13 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
     return INFER_OK;
 }
 
+enum { PAGE = 64 };    /* positions: guesses behind a text may need one more */
+enum { GUESSING = 8 }; /* requests that guess all they may in one step */
+
+int session_draft_rows(int n_slot) {
+    return n_slot + INFER_REQUEST_DRAFT * (n_slot < GUESSING ? n_slot : GUESSING);
+}
+
 /* Layers of the model's own file, or the file's model. */
 static enum infer_status open_draft_model(struct session *s, const struct options *o, const char *file) {
     const struct infer_model_options mo = {.no_mmap = o->no_mmap,
@@ -102,7 +134,9 @@ static enum infer_status open_draft_model(struct session *s, const struct option
                                            .sparse_ok = o->sparse_ok,
                                            .ignore_keys = o->ignore_keys.text,
                                            .n_ignore_key = o->ignore_keys.n};
-    if (file) TRY(infer_model_open(&s->draft_model, file, &mo));
+    char path[4096];
+    if (file) TRY(model_path_of(o, file, path, sizeof path));
+    if (file) TRY(infer_model_open(&s->draft_model, path, &mo));
     enum infer_status st =
         file ? infer_vocab_same(s->model, s->draft_model) : infer_model_draft(&s->draft_model, s->model);
     return st ? err_prefix(st, file ? "--draft" : "--draft mtp") : INFER_OK;
@@ -116,21 +150,40 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     TRY(open_draft_model(s, o, draft->file));
     infer_model_info(s->draft_model, &info);
     TRY(infer_plan(s->model, of, as, &r));
-    const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot;
+    const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot, all = r.size.kv_tokens;
     const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
     if (card && !draft->file)
         return err_set(
             INFER_E_UNSUPPORTED,
             "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
-    of->decode_rows = INFER_REQUEST_DRAFT + 1;
-    of->hidden = !draft->file;
+    of->decode_rows = session_draft_rows(n_slot);
+    of->hidden |= !draft->file;
     *out = *of;
+    out->hidden = false;
     out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
-    out->slots = n_slot, out->kv_tokens = 0;
+    out->slots = n_slot;
+    out->kv_tokens =
+        all < n_ctx * n_slot ? all + n_slot * PAGE : 0; /* sequences that share pages do so here */
+    if (out->kv_tokens > out->ctx * n_slot) out->kv_tokens = 0;
+    out->profile = NULL;
+    out->n_adapter = 0;
     out->group = NULL; /* what drafts is small: rank 0 has it, in one stage; it may have no experts */
     out->stages = 0, out->ep = false;
     out->gpu_layers = out->cpu_experts = -1;
+    return INFER_OK;
+}
+
+/* Room for guesses in the model's engine; a model that drafts is opened, with its engine's options. */
+static enum infer_status drafts_of(struct session *s, const struct options *o,
+                                   const struct session_need *need, struct infer_engine_options *eo,
+                                   struct infer_engine_options *draft) {
+    struct infer_plan_report r;
+    if (!need->draft || !need->draft->by) return INFER_OK;
+    if (need->draft->by == INFER_DRAFT_MODEL) return session_open_draft(s, o, need->draft, NULL, eo, draft);
+    TRY(infer_plan(s->model, eo, NULL, &r));
+    eo->decode_rows = session_draft_rows(r.size.n_slot);
+    infer_plan_free(&r);
     return INFER_OK;
 }
 
@@ -138,10 +191,8 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
 static enum infer_status open_engines(struct session *s, const struct options *o,
                                       const struct session_need *need, struct infer_engine_options *eo) {
     struct infer_engine_options draft;
-    if (need->draft && need->draft->by == INFER_DRAFT_MODEL) {
-        TRY(session_open_draft(s, o, need->draft, NULL, eo, &draft));
-        TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
-    }
+    TRY(drafts_of(s, o, need, eo, &draft));
+    if (s->draft_model) TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
     return infer_engine_create(&s->engine, s->model, eo);
 }
 
@@ -155,51 +206,170 @@ static void show_plan(struct session *s, const struct infer_engine_options *eo) 
     err_set(INFER_E_MEMORY, "%s", why);
 }
 
-enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
-    *s = (struct session){0};
-    double start = term_seconds();
-    TRY(session_open_model(s, o));
-    if (need->text && !s->info.has_tokenizer) {
-        enum infer_status none = err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", s->path);
-        session_close(s);
-        return none;
-    }
-    struct infer_engine_options eo = session_engine_options(o, need);
+/* Whether an engine as asked for is one of a card. */
+static bool on_card(const struct infer_model *m, const struct infer_engine_options *eo) {
+    struct infer_plan_report r = {0};
+    const bool card = infer_plan(m, eo, NULL, &r) == INFER_OK && strstr(r.size.device, "cuda");
+    infer_plan_free(&r);
+    return card;
+}
+
+/* The engine's options for a model that is open, with room for its tower where it has one. */
+static enum infer_status engine_options(struct session *s, const struct options *o,
+                                        const struct session_need *need, struct infer_engine_options *eo) {
     char tower[4096];
-    eo.inputs = sight_path(tower, sizeof tower, s->path, o);
-    progress_start(&s->progress, o->quiet || need->quiet);
+    *eo = session_engine_options(o, need);
+    TRY(adapters_open(&s->adapters, o, s->model));
+    eo->adapter = (const struct infer_adapter *const *)s->adapters.adapter;
+    eo->adapter_scale = s->adapters.scale, eo->n_adapter = s->adapters.n;
+    eo->inputs = sight_path(tower, sizeof tower, s->path, o);
+    if (eo->inputs && need->text)
+        eo->vram_reserve += sight_reserve(s->model, tower, o, on_card(s->model, eo));
     if (need->contexts && !o->slots && !o->kv_tokens && o->ctx >= 0) {
-        const int n_ctx = eo.ctx                              ? eo.ctx
+        const int n_ctx = eo->ctx                             ? eo->ctx
                           : s->info.n_ctx_train < DEFAULT_CTX ? s->info.n_ctx_train
                                                               : DEFAULT_CTX;
-        eo.kv_tokens = need->contexts * n_ctx;
+        eo->kv_tokens = need->contexts * n_ctx;
     } else if (need->contexts && !o->slots && o->ctx < 0) {
-        eo.slots = need->contexts;
+        eo->slots = need->contexts;
     }
-    eo.hidden = need->hidden;
-    enum infer_status st = INFER_OK;
-    if (need->size && !o->slots && !o->kv_tokens && o->ctx >= 0) st = need->size(s->model, NULL, &eo);
-    eo.progress = show_progress;
-    eo.user = &s->progress;
+    eo->hidden = need->hidden;
+    return need->size && !o->slots && !o->kv_tokens && o->ctx >= 0 ? need->size(s->model, NULL, eo)
+                                                                   : INFER_OK;
+}
+
+/* The model alone, which is to have a tokenizer where the command needs one. */
+static enum infer_status open_model_for(struct session *s, const struct options *o,
+                                        const struct session_need *need) {
+    *s = (struct session){0};
+    TRY(session_open_model(s, o));
+    if (!need->text || s->info.has_tokenizer) return INFER_OK;
+    enum infer_status none = err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", s->path);
+    session_close(s);
+    return none;
+}
+
+enum { TRACE_SPANS = 1 << 20, PROFILE_SPANS = 1 << 16 };
+
+static enum infer_status open_profile(struct session *s, const struct options *o) {
+    s->show_profile = o->profile;
+    if (!o->profile && !o->trace) return INFER_OK;
+    if (o->trace && !(s->trace = fopen(o->trace, "w")))
+        return err_set(INFER_E_IO, "%s: %s", o->trace, strerror(errno));
+    return infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS);
+}
+
+/* What the engine did, before it goes. */
+static void tell_profile(struct session *s) {
+    struct memory_probe m;
+    const struct peak *peak = peak_of_isa(s->place.isa ? s->place.isa : "");
+    const int threads = s->place.n_thread > 0 ? s->place.n_thread : 1;
+    double gb_s = NAN;
+    if (s->trace && s->engine && trace_write(s->trace, s->profile, 0, &s->trace_extra))
+        tool_say("%s", infer_error());
+    if (!s->show_profile || !s->engine) return;
+    if (probe_open(&m, threads) == INFER_OK) gb_s = probe_read(&m, 0.2), probe_close(&m);
+    profile_show(stderr, s->profile, gb_s, peak ? peak_measure(peak, threads, 0.05) : NAN);
+}
+
+static void wait_pace(void *user) {
+    struct session *s = user;
+    if (!s->pace || energy_pace_wait(s->pace) || s->pace_told) return;
+    s->pace_told = true;
+    tool_say("--watts: without a step it takes more than that already");
+}
+
+enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
+    struct infer_engine_options eo;
+    TRY(open_model_for(s, o, need));
+    progress_start(&s->progress, o->quiet || need->quiet || need->progress);
+    enum infer_status st = engine_options(s, o, need, &eo);
+    if (!st) st = open_profile(s, o);
+    eo.profile = s->profile;
+    if (o->watts > 0) eo.before_step = wait_pace, eo.before_user = s;
+    eo.progress = need->progress ? need->progress : show_progress;
+    eo.user = need->progress ? need->progress_user : &s->progress;
     if (!st) st = open_engines(s, o, need, &eo);
+    if (!st) infer_engine_info(s->engine, &s->place);
+    if (!st && o->watts > 0)
+        st = energy_pace_open(&s->pace, o->watts,
+                              s->place.device_layers > 0 && strstr(s->place.device, "cuda"));
     progress_clear(&s->progress);
     if (st) {
         if (st == INFER_E_MEMORY && (s->drafter || !s->draft_model)) show_plan(s, &eo);
         session_close(s);
         return st;
     }
-    infer_engine_info(s->engine, &s->place);
-    s->load_seconds = term_seconds() - start;
     interrupt_stops(s->engine, NULL);
     return INFER_OK;
 }
 
+/* Of a tower beside the model: what it takes of the card, and of the host with its file. */
+static void add_tower(const struct session *s, const struct options *o, bool card, struct session_size *out) {
+    char tower[4096];
+    struct infer_vision_info info;
+    if (!sight_path(tower, sizeof tower, s->path, o)) return;
+    const struct infer_vision_options vo = {.max_tokens = o->image_max_tokens, .threads = o->threads};
+    if (infer_vision_plan(s->model, tower, &vo, card, &info)) return;
+    out->sees = true;
+    out->card += info.device_bytes;
+    out->host += info.weight_bytes + info.memory_bytes - info.device_bytes;
+}
+
+/* Of who drafts: the rows of a step that check guesses, and what a model for it takes. */
+static enum infer_status add_drafter(struct session *s, const struct options *o,
+                                     const struct session_need *need, struct infer_engine_options *eo,
+                                     struct session_size *out) {
+    struct infer_engine_options draft;
+    struct infer_plan_report r;
+    TRY(drafts_of(s, o, need, eo, &draft));
+    if (!s->draft_model) return INFER_OK;
+    TRY(infer_plan(s->draft_model, &draft, NULL, &r));
+    const bool card = strstr(r.size.device, "cuda") != NULL;
+    const uint64_t map = need->draft->file ? r.map_bytes : 0;
+    out->host += map + r.host_bytes + r.pinned_bytes + (card ? 0 : r.size.device_bytes);
+    out->card += card ? r.size.device_bytes : 0;
+    infer_plan_free(&r);
+    return INFER_OK;
+}
+
+enum infer_status session_measure(struct session *s, const struct options *o, const struct session_need *need,
+                                  struct session_size *out) {
+    struct infer_engine_options eo;
+    struct infer_plan_report r;
+    *out = (struct session_size){0};
+    TRY(open_model_for(s, o, need));
+    enum infer_status st = engine_options(s, o, need, &eo);
+    if (!st) st = add_drafter(s, o, need, &eo, out);
+    if (!st) st = infer_plan(s->model, &eo, NULL, &r);
+    if (!st) {
+        const bool card = strstr(r.size.device, "cuda") != NULL;
+        out->host += r.map_bytes + r.host_bytes + r.pinned_bytes + (card ? 0 : r.size.device_bytes);
+        out->card += card ? r.size.device_bytes + r.driver_bytes : 0;
+        add_tower(s, o, card, out);
+        out->card_limit = card && r.limit_bytes != UINT64_MAX ? r.limit_bytes : 0;
+        out->n_ctx = r.size.n_ctx, out->n_slot = r.size.n_slot;
+        infer_plan_free(&r);
+    }
+    infer_model_close(s->draft_model);
+    adapters_close(&s->adapters);
+    infer_model_close(s->model);
+    s->model = s->draft_model = NULL;
+    return st;
+}
+
 void session_close(struct session *s) {
     interrupt_stops(NULL, NULL);
+    if (s->profile) tell_profile(s);
+    if (s->trace && fclose(s->trace)) tool_say("the trace is not written whole");
     infer_engine_free(s->engine);
     infer_engine_free(s->drafter);
     infer_model_close(s->draft_model);
+    adapters_close(&s->adapters);
     infer_model_close(s->model);
+    infer_profile_free(s->profile);
+    energy_pace_close(s->pace);
+    s->pace = NULL, s->profile = NULL, s->trace = NULL;
     s->engine = s->drafter = NULL;
     s->model = s->draft_model = NULL;
 }

@@ -8,12 +8,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 #include "base/status.h"
-
-double term_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/host.h"
 
 static struct termios shown; /* how the terminal was before the echo went off */
 static volatile sig_atomic_t hidden;
@@ -187,7 +182,7 @@ static void amount(char *buf, size_t n, double x, const char *unit) {
 
 void progress_show(struct progress *p, const char *what, double done, double total, const char *unit) {
     if (!p->on) return;
-    double now = term_seconds();
+    double now = host_seconds();
     if (!p->what || strcmp(p->what, what) != 0) {
         p->what = what;
         p->start = p->last = now;

@@ -4,9 +4,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Seconds of a clock that only goes forward. */
-double term_seconds(void);
-
 /* Writes text[n] (whole UTF-8 sequences) so that it cannot steer a terminal: control characters other than
  * newline and tab, and bytes that are no UTF-8, come out as \xHH. */
 void term_write_safe(FILE *out, const char *text, size_t n);

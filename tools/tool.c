@@ -123,8 +123,9 @@ enum infer_status tool_flush(void) {
 /* ---- files that a command writes ---- */
 
 enum infer_status tool_check_output(const struct options *o, const char *model, const char *path) {
-    const char *const inputs[] = {o->file,    o->chat_template, o->grammar, o->json_schema, o->compare,
-                                  o->targets, o->input,         o->kl,      o->imatrix};
+    const char *const inputs[] = {
+        o->file,    o->chat_template, o->grammar, o->json_schema, o->lark_file, o->structural_tag,
+        o->compare, o->targets,       o->input,   o->kl,          o->imatrix};
     if (model) TRY(tensorfile_differs(path, model));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i]) TRY(outfile_differs(path, inputs[i]));

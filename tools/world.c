@@ -108,15 +108,21 @@ enum infer_status world_open(const struct options *o) {
     launched.rank = p.rank;
     if (p.rank) snprintf(launched.name, sizeof launched.name, "rank %d: ", p.rank);
     describe(o, said, sizeof said);
-    const bool picks = strcmp(o->comm, "auto") == 0;
+    char *end = said + strlen(said);
+    say_text(&end, said + sizeof said, "comm", o->comm);
+    const bool wire = strcmp(o->comm, "tcp") == 0 || strcmp(o->comm, "mpi") == 0,
+               picks = strcmp(o->comm, "auto") == 0;
     const struct infer_group_options go = {.rank = p.rank,
                                            .world = p.world,
                                            .rendezvous = p.rendezvous[0] ? p.rendezvous : NULL,
                                            .secret = secret.n ? secret.bytes : NULL,
                                            .n_secret = secret.n,
-                                           .comm = !picks  ? o->comm
+                                           .comm = wire    ? o->comm
                                                    : p.mpi ? "mpi"
                                                            : "tcp",
+                                           .cards = picks  ? NULL
+                                                    : wire ? "host"
+                                                           : o->comm,
                                            .options = said,
                                            .lost = on_lost};
     const enum infer_status st = infer_group_open(&launched.group, &go);

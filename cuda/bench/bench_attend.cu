@@ -6,7 +6,8 @@
 #include "cuda/common/kv_pages.cuh"
 #include "base/mem.h"
 #include "cuda/formats/unit_operands.cuh"
-#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/plain/attend_both.h"
+#include "cuda/prompt/prompt_both.h"
 #include "cuda/prompt/prompt_qkv_post.h"
 
 enum { SAMPLES = 512 }; // heads of rows that are compared
@@ -14,7 +15,7 @@ enum { SAMPLES = 512 }; // heads of rows that are compared
 // One launch and its data.
 struct attention {
     struct cuda_attention c;
-    prompt_attend_job j;
+    prompt_attend_both j;
     dev_tables t;
     dev_kv kv;
     float *q, *plain; // plain: [row][head][dv], of the kernel without tensor cores
@@ -28,6 +29,12 @@ struct attention {
 static int rows_before(const struct cuda_attention *c, int seq) { return c->n_row / c->n_seq * seq; }
 static int rows_of(const struct cuda_attention *c, int seq) {
     return (seq + 1 == c->n_seq ? c->n_row : rows_before(c, seq + 1)) - rows_before(c, seq);
+}
+// The last row that row i of a sequence's n rows sees.
+static int sees(const struct cuda_attention *c, int i, int n) {
+    if (!c->picture || i / c->picture % 2 == 0) return i;
+    const int end = (i / c->picture + 1) * c->picture;
+    return (end < n ? end : n) - 1;
 }
 static bool is_plain(const struct cuda_attention *c) { return c->kernel == CUDA_ATTEND_PLAIN; }
 
@@ -87,10 +94,11 @@ __global__ void __launch_bounds__(128) reference_kernel(const __grid_constant__ 
     unsigned i = a.n_sample == (int)total ? blockIdx.x : (unsigned)(blockIdx.x * 2654435761ull % total);
     if (blockIdx.x == 0) i = total - 1;
     const int row = i / a.c.n_head, head = i % a.c.n_head, kv_head = head / (a.c.n_head / a.c.n_kv_head);
-    const int slot = a.j.slot[row], pos = a.j.pos[row], first = a.c.window ? max(0, pos - a.c.window + 1) : 0;
+    const int slot = a.j.slot[row], pos = a.j.pos[row], last = a.j.until[row],
+              first = a.c.window ? max(0, pos - a.c.window + 1) : 0;
     double *score = a.score + (size_t)blockIdx.x * a.longest, top = a.j.sinks ? a.j.sinks[head] : -1e300;
     const float *q = a.q + (size_t)row * a.j.q_stride + head * a.c.dk;
-    for (int p = first + (int)threadIdx.x; p <= pos; p += 128) {
+    for (int p = first + (int)threadIdx.x; p <= last; p += 128) {
         const uint8_t *k = a.kv.k + kv_row(a.kv, slot, p, kv_head) * kv_bytes(a.kv.type, a.c.dk);
         double s = 0;
         for (int d = 0; d < a.c.dk; d++) s += (double)q[d] * (double)kv_load(a.kv.type, k, d);
@@ -101,11 +109,11 @@ __global__ void __launch_bounds__(128) reference_kernel(const __grid_constant__ 
     }
     top = block_sum(top, part, true);
     double all = threadIdx.x == 0 && a.j.sinks ? exp(a.j.sinks[head] - top) : 0, error = 0, norm = 0;
-    for (int p = first + (int)threadIdx.x; p <= pos; p += 128) all += score[p] = exp(score[p] - top);
+    for (int p = first + (int)threadIdx.x; p <= last; p += 128) all += score[p] = exp(score[p] - top);
     all = block_sum(all, part, false);
     for (int d = threadIdx.x; d < a.c.dv; d += 128) {
         double y = 0;
-        for (int p = first; p <= pos; p++)
+        for (int p = first; p <= last; p++)
             y += score[p] *
                  (double)kv_load(a.kv.type,
                                  a.kv.v + kv_row(a.kv, slot, p, kv_head) * kv_bytes(a.kv.type, a.c.dv), d);
@@ -136,13 +144,16 @@ static enum infer_status tables_make(const bench_run *b, attention *a, struct po
     const struct cuda_attention *c = &a->c;
     const int max_pages = (a->longest + KV_PAGE - 1) / KV_PAGE, none = 1 << 30; // none: a page far outside
     int n_page = 0, at = 0;
-    size_t n = (size_t)c->n_row * 2 + (size_t)c->n_seq * (size_t)max_pages;
+    size_t n = (size_t)c->n_row * 3 + (size_t)c->n_seq * (size_t)max_pages;
     int32_t *host = (int32_t *)mem_alloc(n * 4), *pos = host, *slot = host + c->n_row,
-            *pages = host + 2 * c->n_row, *device = NULL;
+            *until = slot + c->n_row, *pages = until + c->n_row, *device = NULL;
     if (!host) return err_set(INFER_E_MEMORY, "the tables of a bench");
     for (int s = 0; s < c->n_seq; s++) n_page += (c->depth + rows_of(c, s) + KV_PAGE - 1) / KV_PAGE;
     for (int s = 0; s < c->n_seq; s++) {
-        for (int i = 0; i < rows_of(c, s); i++, at++) pos[at] = c->depth + i, slot[at] = s;
+        for (int i = 0; i < rows_of(c, s); i++, at++) {
+            pos[at] = c->depth + i, slot[at] = s;
+            until[at] = c->depth + sees(c, i, rows_of(c, s));
+        }
         const int used = (c->depth + rows_of(c, s) + KV_PAGE - 1) / KV_PAGE;
         for (int i = 0; i < max_pages; i++) // the sequences' pages lie among each other, from the last one on
             pages[s * max_pages + i] = i < used ? 0 : none;
@@ -159,7 +170,8 @@ static enum infer_status tables_make(const bench_run *b, attention *a, struct po
     CU(e);
     a->t.pos = a->j.pos = device;
     a->t.slot = a->j.slot = device + c->n_row;
-    a->kv.pages = a->j.pages = device + 2 * c->n_row;
+    a->j.until = device + 2 * c->n_row;
+    a->kv.pages = a->j.pages = device + 3 * c->n_row;
     a->kv.max_pages = a->j.max_pages = max_pages;
     for (int v = 0; v < 2; v++) {
         uint8_t **p = v ? &a->kv.v : &a->kv.k;
@@ -221,23 +233,60 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
-static cudaError_t attention_launch(const bench_run *b, const attention *a) {
+// pictures: by the kernels for steps that have some
+static cudaError_t attention_launch(const bench_run *b, const attention *a, bool pictures) {
     const struct cuda_attention *c = &a->c;
-    if (!is_plain(c) && (c->dk > 128 || c->dv > 128)) return flash_wide_launch(a->j, c->n_row, b->stream);
-    if (!is_plain(c)) return prompt_attend_launch(a->j, c->n_row, c->kernel == CUDA_ATTEND_MMA, b->stream);
+    const bool wide = c->dk > 128 || c->dv > 128, mma = c->kernel == CUDA_ATTEND_MMA;
+    if (!is_plain(c) && pictures)
+        return wide ? flash_wide_both_launch(a->j, c->n_row, b->stream)
+                    : prompt_attend_both_launch(a->j, c->n_row, mma, b->stream);
+    if (!is_plain(c))
+        return wide ? flash_wide_launch(a->j, c->n_row, b->stream)
+                    : prompt_attend_launch(a->j, c->n_row, mma, b->stream);
     rows q = {a->q, a->j.q_stride, c->n_head * c->dk},
          out = {a->plain, (size_t)(c->n_head * c->dv), c->n_head * c->dv};
-    return op_attend_run(a->t, a->kv, q, out,
-                         attend_rule{c->n_head, c->window, a->j.scale, c->softcap, 0, 1, 0, a->j.sinks},
-                         c->n_row, op_queue{b->stream, false});
+    const attend_rule rule = {c->n_head, c->window, a->j.scale, c->softcap, 0, 1, 0, a->j.sinks};
+    const op_queue s = {b->stream, false};
+    return pictures ? op_attend_both_run(a->t, a->kv, q, out, rule, a->j.until, c->n_row, s)
+                    : op_attend_run(a->t, a->kv, q, out, rule, c->n_row, s);
 }
 static void attention_name(char *name, size_t n, const struct cuda_attention *c) {
     static const char *const kernels[] = {"wgmma", "mma", "plain"};
     static const char *const types[] = {", f32 cache", "", ", q8_0 cache"}; // enum kv_type
     char more[40] = "";
     if (c->window) snprintf(more, sizeof more, ", window %d", c->window);
+    if (c->picture) snprintf(more + strlen(more), sizeof more - strlen(more), ", pictures of %d", c->picture);
     snprintf(name, n, "%d rows, %d heads of %d, %d of keys%s%s, %s", c->n_row, c->n_head, c->dk, c->n_kv_head,
              types[c->kv_type], more, kernels[c->kernel]);
+}
+__global__ void differ_kernel(const uint32_t *a, const uint32_t *b, size_t n, unsigned *wrong) {
+    unsigned differ = 0;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        differ += a[i] != b[i];
+    if (differ) atomicAdd(wrong, differ);
+}
+// Rows of texts have the same bits beside a picture.
+static enum infer_status attention_same(const bench_run *b, const attention *a, struct pool *pool) {
+    attention twin = *a;
+    unsigned wrong = 0;
+    char name[120];
+    if (a->c.picture) return INFER_OK;
+    attention_name(name, sizeof name, &a->c);
+    TRY(take(pool, &twin.out, a->out_bytes));
+    twin.j.out = twin.out;
+    if (a->plain) twin.plain = (float *)twin.out;
+    CU(cudaMemsetAsync(twin.out, 0xff, a->out_bytes, b->stream));
+    CU(cudaMemsetAsync(a->wrong, 0, 4, b->stream));
+    CU(attention_launch(b, &twin, true));
+    differ_kernel<<<256, 256, 0, b->stream>>>((const uint32_t *)a->out, (const uint32_t *)twin.out,
+                                              a->out_bytes / 4, a->wrong);
+    CU(cudaGetLastError());
+    CU(cudaMemcpyAsync(&wrong, a->wrong, 4, cudaMemcpyDeviceToHost, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    if (wrong)
+        return err_set(INFER_E_DEVICE, "attention of %s: %u words are others by the kernel of pictures", name,
+                       wrong);
+    return INFER_OK;
 }
 // Launches once and compares.
 static enum infer_status attention_error(const bench_run *b, const attention *a, double *error) {
@@ -245,7 +294,7 @@ static enum infer_status attention_error(const bench_run *b, const attention *a,
     unsigned wrong = 0;
     char name[120];
     attention_name(name, sizeof name, &a->c);
-    CU(attention_launch(b, a));
+    CU(attention_launch(b, a, a->c.picture));
     CU(cudaMemsetAsync(a->wrong, 0, 4, b->stream));
     look_kernel<<<256, 256, 0, b->stream>>>(*a);
     CU(cudaGetLastError());
@@ -281,7 +330,7 @@ static enum infer_status bench_attention(const bench_run *b, const struct cuda_a
     TRY(time_ms(
         b,
         [&]() -> enum infer_status {
-            CU(attention_launch(b, &a));
+            CU(attention_launch(b, &a, c->picture));
             return INFER_OK;
         },
         &ms));
@@ -295,16 +344,18 @@ static enum infer_status bench_attention(const bench_run *b, const struct cuda_a
 }
 enum infer_status bench_attentions(const bench_run *b) {
     static const struct {
-        int d, n, window, type;
+        int d, n, window, type, picture;
     } all[] = {{64, 4096, 0, KV_F16},      {80, 4096, 0, KV_F16},     {96, 4096, 0, KV_F16},
                {112, 4096, 0, KV_F16},     {128, 4096, 0, KV_F16},    {64, 8192, 0, KV_F16},
                {128, 8192, 0, KV_F16},     {64, 16384, 0, KV_F16},    {128, 16384, 0, KV_F16},
                {128, 16384, 1024, KV_F16}, {128, 4096, 0, KV_Q8_0},   {128, 4096, 0, KV_F32},
-               {256, 4096, 0, KV_F16},     {256, 4096, 1024, KV_F16}, {512, 4096, 0, KV_F16}};
+               {256, 4096, 0, KV_F16},     {256, 4096, 1024, KV_F16}, {512, 4096, 0, KV_F16},
+               {256, 4096, 0, KV_F16, 256}};
     for (int kernel = CUDA_ATTEND_WGMMA; kernel <= CUDA_ATTEND_MMA; kernel++)
         for (const auto &s : all) {
-            const struct cuda_attention c = {
-                s.d, s.d, 32, 8, s.n, 1, 0, s.window, s.type, (enum cuda_attend_kernel)kernel, 0, false};
+            const struct cuda_attention c = {s.d, s.d,   32,       8,      s.n,
+                                             1,   0,     s.window, s.type, (enum cuda_attend_kernel)kernel,
+                                             0,   false, s.picture};
             struct pool pool = {};
             if (!attention_here(b, &c)) continue;
             enum infer_status st = bench_attention(b, &c, &pool);
@@ -324,6 +375,7 @@ enum infer_status attentions_check(const bench_run *b, const struct cuda_attenti
         if (!attention_here(b, &a.c)) continue;
         enum infer_status st = attention_make(b, &a, &pool);
         if (!st) st = attention_error(b, &a, &error);
+        if (!st) st = attention_same(b, &a, &pool);
         drop(&pool);
         TRY(st);
         if (*worst < error) *worst = error;

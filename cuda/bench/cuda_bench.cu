@@ -351,7 +351,10 @@ static enum infer_status routes_check(bench_run *b, const struct product *p) {
 // ---- the door
 static enum infer_status run_kind(bench_run *b, enum cuda_bench_kind kind) {
     struct pool pool = {};
-    if (kind == CUDA_BENCH_ATTN) return bench_attentions(b);
+    if (kind == CUDA_BENCH_ATTN) {
+        TRY(bench_attentions(b));
+        return bench_encodings(b);
+    }
     if (kind == CUDA_BENCH_GEMM) {
         if (blas_open(&b->blas) != INFER_OK)
             log_line(LOG_WARN, "no cuBLASLt to compare with: %s", err_message());
@@ -396,6 +399,9 @@ enum infer_status cuda_bench(enum cuda_bench_kind kind, int reps,
 }
 enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst) {
     return on_card(1, [&](bench_run *b) { return attentions_check(b, all, n, worst); });
+}
+enum infer_status cuda_encode_check(const struct cuda_encode *all, int n, double *worst) {
+    return on_card(1, [&](bench_run *b) { return encodings_check(b, all, n, worst); });
 }
 enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows) {
     struct product p = {type, n, k, rows};

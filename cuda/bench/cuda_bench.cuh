@@ -64,5 +64,8 @@ cudaError_t ceiling_read(const uint8_t *p, size_t n, void *sink, int sm_count, c
 
 // bench_attend.cu
 enum infer_status bench_attentions(const bench_run *b);
+// bench_encode.cu
+enum infer_status bench_encodings(const bench_run *b);
+enum infer_status encodings_check(const bench_run *b, const struct cuda_encode *all, int n, double *worst);
 enum infer_status attentions_check(const bench_run *b, const struct cuda_attention *all, int n,
                                    double *worst);

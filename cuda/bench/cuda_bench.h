@@ -33,12 +33,22 @@ struct cuda_attention {
     enum cuda_attend_kernel kernel;
     float softcap;
     bool sinks;
+    int picture; /* every second run of so many rows sees the whole run; 0: none */
 };
 /* Runs cases (those that the chip has no kernel for are passed over) on random data and compares them with float64; *worst:
  * the largest error, of the norm. Pools and tables are exactly as large as the rows need, NaN or no page where nothing is
- * written. errors: INFER_E_DEVICE naming the case that is off by more than 2e-3, reads what nobody wrote or writes beyond
- * its rows. */
+ * written. Cases without pictures must have the same bits from the kernels of pictures. errors: INFER_E_DEVICE naming
+ * the case that is off by more than 2e-3, reads what nobody wrote or writes beyond its rows. */
 enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst);
+
+/* Attention without a store, of rows that all see each other; turned: q and k are rotated first. */
+struct cuda_encode {
+    int dim, n_head, n_kv_head, n_row;
+    bool mma, turned; /* mma: by the kernels that every chip has */
+};
+/* The same for these kernels beside the plain one. errors: INFER_E_DEVICE naming the case that is off by more than 3e-3 of the norm, or
+ * writes beyond its rows. */
+enum infer_status cuda_encode_check(const struct cuda_encode *all, int n, double *worst);
 
 /* Ceilings of the card that `--device cuda` would take, measured here and now. */
 struct cuda_ceiling;

@@ -17,6 +17,12 @@ struct route_scratch { // in shared memory
 // The expert that stands in a choice, one of the n there are whatever the memory holds: an operation that is measured alone reads what
 // others have left there.
 DEV int route_expert(float choice, int n) { return min(max((int)choice, 0), n - 1); }
+// The matrix of a stack of n, which has the experts from `first` on of n_all (0: all of n); -1: another rank has it.
+DEV int route_matrix(float choice, int n, int first, int n_all) {
+    if (!n_all) return route_expert(choice, n);
+    const int e = route_expert(choice, n_all) - first;
+    return e >= 0 && e < n ? e : -1;
+}
 
 // The index of the greatest key, the lowest on ties; of all lanes.
 DEV int route_first(const uint32_t *key, int n, int lane) {

@@ -1,4 +1,5 @@
 /* LINK_ATTEND: norms and rotation of heads, the cache, attention. */
+#include "cuda/links/link_attend.h"
 #include "cuda/plan/link_type.h"
 
 struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k) {
@@ -59,7 +60,7 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
     if (o.attend->chunked || !ropes_fit(&o, q, key, s) || !head_norms_fit(&o, q, key, s)) return false;
     /* as bfloat16 or as halves it can be turned into rows */
     const enum link_form least = l->cls == ROW_DECODE ? FORM_BF16 : FORM_HALVES;
-    return route_attend(c->route, l->cls, s->head_dim_k, s->head_dim_v) != NULL &&
+    return link_route(c->route, LINK_ATTEND, l->cls, attend_head(s->head_dim_k, s->head_dim_v)) &&
            link_has(c, k, FORM_ROWS, least);
 }
 /* Of a matmul whose result begins with the queries. */
@@ -83,4 +84,9 @@ const struct link_type link_attend = {
     .fits = is_attend,
     .gives = link_gives_result,
     .takes = takes,
-    .kernels = kernels};
+    .kernels = kernels,
+    .routes =
+        LINK_ROUTES({ROW_PROMPT, OP_ATTEND, 128, 90, 99, false, "prompt_put_kernel, flash_wgmma_kernel"},
+                    {ROW_PROMPT, OP_ATTEND, 128, 80, 129, true, "prompt_put_kernel, flash_mma_kernel"},
+                    {ROW_PROMPT, OP_ATTEND, 512, 90, 99, false, "prompt_put_kernel, flash_wide_kernel"},
+                    {ROW_DECODE, OP_ATTEND, 512, 90, 129, true, "attend_decode_kernel"})};

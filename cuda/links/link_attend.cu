@@ -1,6 +1,8 @@
 // LINK_ATTEND, and what its jobs of decode and prompt rows have in common.
+#include "cuda/links/link_attend.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
+#include "cuda/prompt/prompt_both.h"
 
 static rows qkv_of(const cuda_backend *b, const struct op_list *l, const struct attend_ops &o) {
     const int buf = o.attend->q.buf;
@@ -101,7 +103,8 @@ const struct decode_code decode_attend = {true, true, has, make, hand_over, run,
 struct prompt_attention {
     prompt_qkv_post_job put;
     prompt_attend_job attend;
-    bool mma; // by the kernels that every chip has
+    bool mma;  // by the kernels that every chip has
+    bool both; // rows with step.until see up to there
 };
 static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
@@ -114,7 +117,8 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     e->put.put.stride = qkv.stride;
     const dev_kv kv = e->put.put.kv;
     const prompt_tiles out = prompt_output(b, d, ACT_ATTENDED);
-    e->mma = route_attend(&p->route, ROW_PROMPT, s->head_dim_k, s->head_dim_v)->mma;
+    e->mma = link_route(&p->route, LINK_ATTEND, ROW_PROMPT, attend_head(s->head_dim_k, s->head_dim_v))->mma;
+    e->both = o.attend->both;
     prompt_attend_job *a = &e->attend;
     a->q = qkv.p + o.attend->q.col;
     a->q_stride = qkv.stride;
@@ -138,12 +142,19 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     a->out_order = out.order;
     a->out_k_tiles = out.k_tiles;
 }
-static enum infer_status run_prompt(const cuda_backend *, const prompt_program *, const prompt_link *d, int n,
-                                    cudaStream_t s) {
+static enum infer_status run_prompt(const cuda_backend *b, const prompt_program *, const prompt_link *d,
+                                    int n, cudaStream_t s) {
     const prompt_attention *e = own<prompt_attention>(d);
     const bool wide = e->attend.dk > 128 || e->attend.dv > 128;
     CU(prompt_qkv_post_wanted(e->put) ? prompt_qkv_post_launch(e->put, n, s)
                                       : prompt_put_launch(e->put.put, n, s));
+    if (e->both && b->until) {
+        prompt_attend_both j;
+        (prompt_attend_job &)j = e->attend;
+        j.until = b->until;
+        CU(wide ? flash_wide_both_launch(j, n, s) : prompt_attend_both_launch(j, n, e->mma, s));
+        return INFER_OK;
+    }
     CU(wide ? flash_wide_launch(e->attend, n, s) : prompt_attend_launch(e->attend, n, e->mma, s));
     return INFER_OK;
 }

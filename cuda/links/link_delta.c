@@ -1,4 +1,5 @@
 /* LINK_DELTA: a convolution, a gated delta rule, a norm of each head and a gate. */
+#include "cuda/links/link_delta.h"
 #include "cuda/plan/link_type.h"
 #include "cuda/plan/delta_plan.h"
 
@@ -16,13 +17,24 @@ static bool is_delta(const struct link_case *c, struct cuda_link *k) {
            list_hands_over(c->list, k->first) && view_same(o.delta->out, n->x) && view_same(n->x, n->out) &&
            n->kind == NORM_RMS && n->w && !n->bias && n->dim == o.delta->dv && op_norm_weights(n) == n->dim &&
            view_same(o.glu->up, n->out) && view_same(o.glu->out, n->out) && o.glu->act == ACT_SILU &&
-           x.col % 4 == 0 && z.col % 4 == 0 && o.delta->n_key <= 256 &&
-           route_delta(c->route, c->list->cls, o.delta->dk, o.delta->dv) &&
-           link_has(c, k, FORM_ROWS, FORM_BF16);
+           x.col % 4 == 0 && z.col % 4 == 0 && o.delta->n_key <= 256 && o.delta->dk == DELTA_DIM &&
+           o.delta->dv == DELTA_DIM && (c->list->cls == ROW_DECODE || !c->route->strict_fp32) &&
+           link_route(c->route, LINK_DELTA, c->list->cls, DELTA_DIM) && link_has(c, k, FORM_ROWS, FORM_BF16);
 }
 
-const struct link_type link_delta = {.classes = LINK_DECODE | LINK_PROMPT,
-                                     .pattern = {PATTERN(OP_CONV, OP_DELTA, OP_NORM, OP_GLU)},
-                                     .packets = true,
-                                     .fits = is_delta,
-                                     .gives = link_gives_result};
+static size_t room(const struct op_list *l, const struct op *o, int n_slot) {
+    const struct op_delta *d = &o->delta;
+    if (o->kind != OP_DELTA || d->dk != DELTA_DIM || d->dv != DELTA_DIM) return 0;
+    return delta_room_of(l->max_rows, n_slot, d->n_value).bytes;
+}
+
+const struct link_type link_delta = {
+    .classes = LINK_DECODE | LINK_PROMPT,
+    .pattern = {PATTERN(OP_CONV, OP_DELTA, OP_NORM, OP_GLU)},
+    .packets = true,
+    .fits = is_delta,
+    .gives = link_gives_result,
+    .room = room,
+    .routes = LINK_ROUTES({ROW_PROMPT, OP_DELTA, 128, 80, 129, true,
+                           "delta_conv_kernel, delta_pair_kernel, delta_scan_kernel, delta_norm_kernel"},
+                          {ROW_DECODE, OP_DELTA, 128, 90, 129, true, "delta_decode_kernel"})};

@@ -1,4 +1,5 @@
 // LINK_DELTA.
+#include "cuda/links/link_delta.h"
 #include "cuda/decode/state/delta_decode.h"
 #include "cuda/prompt/delta_prompt.h"
 #include "cuda/run/decode_program_impl.h"
@@ -61,7 +62,7 @@ struct prompt_delta_jobs {
 // The cuts of the step, which all layers share.
 static delta_cuts cuts_of(const cuda_backend *b) {
     const struct delta_room room = delta_room_of(b->c.list[ROW_PROMPT]->max_rows, b->c.n_slot, 0);
-    uint8_t *at = b->work + b->plan.delta;
+    uint8_t *at = b->work + b->plan.prompt_room;
     return delta_cuts{(int *)at, (struct delta_chunk *)(at + room.chunk), (struct delta_run *)(at + 16)};
 }
 static void make_norm(const cuda_backend *b, const struct delta_ops &o, prompt_tiles out, delta_norm_job *n) {
@@ -95,8 +96,8 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     j->qk_row = between.stride * sizeof(float);
     j->v = between.p + 2 * j->n_key * DELTA_DIM;
     j->v_row = between.stride;
-    j->pair = b->work + b->plan.delta + room.pair;
-    j->factor = b->work + b->plan.delta + room.factor;
+    j->pair = b->work + b->plan.prompt_room + room.pair;
+    j->factor = b->work + b->plan.prompt_room + room.factor;
     j->out = y.p;
     j->out_row = y.stride;
     make_norm(b, o, prompt_output(b, d, ACT_GATED), &e->norm);

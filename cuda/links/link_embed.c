@@ -6,8 +6,10 @@ static bool is_embed(const struct link_case *c, struct cuda_link *k) {
     return k->first == 0 && o->out.width % 32 == 0 && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
-const struct link_type link_embed = {.classes = LINK_DECODE,
-                                     .pattern = {PATTERN(OP_EMBED)},
-                                     .stream = true,
-                                     .fits = is_embed,
-                                     .gives = link_gives_stream};
+const struct link_type link_embed = {
+    .classes = LINK_DECODE,
+    .pattern = {PATTERN(OP_EMBED)},
+    .stream = true,
+    .fits = is_embed,
+    .gives = link_gives_stream,
+    .routes = LINK_ROUTES({ROW_DECODE, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"})};

@@ -1,4 +1,5 @@
 /* LINK_EXPERTS: router, choice and experts of decode rows; LINK_MOE_GROUPED: experts of prompt rows. */
+#include "cuda/links/link_experts.h"
 #include "cuda/plan/link_type.h"
 
 struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k) {
@@ -70,8 +71,8 @@ static bool shared_fits(const struct link_case *c, const struct cuda_link *k, co
 
 static bool is_experts(const struct link_case *c, struct cuda_link *k) {
     const struct experts_ops o = link_experts_ops(c->list, k);
-    return router_fits(c, k, &o) && experts_fit(c, k, &o) && shared_fits(c, k, &o) &&
-           route_experts(c->route, c->list->cls) && link_has(c, k, FORM_ROWS, FORM_ROWS);
+    return !o.gated->n_all && router_fits(c, k, &o) && experts_fit(c, k, &o) && shared_fits(c, k, &o) &&
+           link_route(c->route, LINK_EXPERTS, c->list->cls, 0) && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
 /* Experts of prompt rows, gated, then those of their results, which stay rows, one for each choice. */
@@ -109,6 +110,14 @@ const struct link_type link_experts = {
     .by_experts = true,
     .fits = is_experts,
     .gives = gives,
-    .kernels = kernels};
+    .kernels = kernels,
+    .routes = LINK_ROUTES(
+        {ROW_DECODE, OP_EXPERTS, 0, 90, 129, true,
+         "experts_router_kernel, experts_gated_kernel, experts_down_kernel; several rows: batch_router_kernel, "
+         "experts_batch_kernel, batch_mix_kernel"})};
 const struct link_type link_moe_grouped = {
-    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_EXPERTS, OP_GLU, OP_EXPERTS)}, .fits = is_moe_grouped};
+    .classes = LINK_PROMPT,
+    .pattern = {PATTERN(OP_EXPERTS, OP_GLU, OP_EXPERTS)},
+    .fits = is_moe_grouped,
+    .routes = LINK_ROUTES({ROW_PROMPT, OP_EXPERTS, 0, 90, 99, false,
+                           "moe_grouped_order_kernel, moe_grouped_gather_kernel, moe_grouped_wgmma_kernel"})};

@@ -1,12 +1,13 @@
 // LINK_EXPERTS of decode rows: engines of one row at most, engines of several; LINK_MOE_GROUPED of prompt rows.
+#include "cuda/links/link_experts.h"
 #include "cuda/common/prompt_tiles.cuh"
 #include "cuda/decode/moe/experts_batch.h"
 #include "cuda/decode/moe/experts_one.h"
 #include "cuda/plan/moe_grouped_plan.h"
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/run/decode_program_impl.h"
+#include "cuda/run/experts_args.h"
 #include "cuda/run/prompt_program_impl.h"
-#include "seam/op_list.h"
 
 // ---- engines of one row
 struct one_jobs {
@@ -14,53 +15,40 @@ struct one_jobs {
     struct experts_plan plan;
 };
 // Member i of a group of stacks; a step of its kernel takes so many row tiles of it.
-static experts_stack stack_of(const cuda_backend *b, const struct weight_group *w, int i, int tiles) {
-    const dev_matrix m = cuda_matrix(b, w->id, i);
-    const size_t hop = (size_t)m.u * (size_t)layout_unit_bytes(m.layout);
+static experts_stack one_stack(const cuda_backend *b, const struct weight_group *w, int i, int tiles) {
+    const stack_args a = stack_of(b, w, i);
     experts_stack s = {};
-    s.layout = m.layout;
-    s.first = m.region + (size_t)(m.base / UNIT_ROWS) * hop;
-    s.stack = (size_t)(b->plan.group[w->id].member[i].step / UNIT_ROWS) * hop;
-    s.tile = (size_t)tiles * hop;
-    s.u = m.u;
-    s.factor = m.factor;
-    s.bias = m.bias;
+    s.layout = a.m.layout;
+    s.first = a.first;
+    s.stack = a.step;
+    s.tile = (size_t)tiles * a.tile;
+    s.u = a.m.u;
+    s.factor = a.m.factor;
+    s.bias = a.m.bias;
     return s;
 }
 static void take_router(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
     const struct op_list *l = decode_list(b);
-    const dev_matrix w = cuda_matrix(b, o.router->w->id, 0);
+    router_args(b, o.norm, o.router, o.route, j);
     j->x_router = cuda_rows(b, l, o.norm ? o.norm->x : o.router->x).p;
     j->x = cuda_rows(b, l, o.norm ? o.norm->x : o.gated->x).p;
-    j->norm = o.norm ? cuda_constant(b, o.norm->w) : NULL;
-    j->eps = o.norm ? o.norm->eps : 0;
-    j->k_router = w.k;
-    j->router_layout = w.layout;
-    j->router = w.region;
-    j->router_u = w.u;
-    j->router_factor = w.factor;
-    j->router_bias = w.bias;
-    j->route = *o.route->router;
-    j->route.bias = cuda_constant(b, j->route.bias);
-    j->route.expert_scale = cuda_constant(b, j->route.expert_scale);
 }
 // The shared expert's, and what weighs it.
 static bool take_shared(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
     const struct weight_group *up = o.shared->w, *down = o.shared_down->w;
     j->shared = true;
-    j->gate_shared = stack_of(b, up, 0, j->paired ? 2 : 1);
-    j->up_shared = stack_of(b, up, 1, j->paired ? 2 : 1);
+    j->gate_shared = one_stack(b, up, 0, j->paired ? 2 : 1);
+    j->up_shared = one_stack(b, up, 1, j->paired ? 2 : 1);
     if (j->paired) j->up_shared.first = j->gate_shared.first + j->gate_shared.tile / 2;
-    j->down_shared = stack_of(b, down, 0, 1);
+    j->down_shared = one_stack(b, down, 0, 1);
     if (o.weigh) {
-        const dev_matrix w = cuda_matrix(b, o.weigh->w->id, 0);
-        const size_t tile = (size_t)w.u * (size_t)layout_unit_bytes(w.layout);
-        j->weigh.w = w.region + (size_t)(w.base / UNIT_ROWS) * tile;
-        j->weigh.layout = w.layout;
-        j->weigh.row = w.base % UNIT_ROWS;
-        j->weigh.factor = w.factor;
-        j->weigh.bias = w.bias;
-        if (layout_kind(w.layout) == KIND_CODES) return false;
+        const stack_args w = stack_of(b, o.weigh->w, 0);
+        j->weigh.w = w.first;
+        j->weigh.layout = w.m.layout;
+        j->weigh.row = w.m.base % UNIT_ROWS;
+        j->weigh.factor = w.m.factor;
+        j->weigh.bias = w.m.bias;
+        if (layout_kind(w.m.layout) == KIND_CODES) return false;
     }
     return b->plan.group[up->id].paired == j->paired && up->member[0].n == j->n_ff && down->n_member == 1 &&
            j->gate_shared.layout == j->gate.layout && j->up_shared.layout == j->gate.layout &&
@@ -69,15 +57,13 @@ static bool take_shared(const cuda_backend *b, const struct experts_ops &o, expe
 }
 static void take_stacks(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
     j->paired = b->plan.group[o.gated->w->id].paired;
-    j->gate = stack_of(b, o.gated->w, 0, j->paired ? 2 : 1);
-    j->up = stack_of(b, o.gated->w, 1, j->paired ? 2 : 1);
+    j->gate = one_stack(b, o.gated->w, 0, j->paired ? 2 : 1);
+    j->up = one_stack(b, o.gated->w, 1, j->paired ? 2 : 1);
     if (j->paired) j->up.first = j->gate.first + j->gate.tile / 2;
     j->k = o.gated->w->k;
     j->n_ff = o.gated->w->member[0].n;
-    j->act = o.glu->act;
-    j->limit = o.glu->k.limit;
-    j->alpha = o.glu->k.alpha;
-    j->down = stack_of(b, o.down->w, 0, 1);
+    glu_args(o.glu, j);
+    j->down = one_stack(b, o.down->w, 0, 1);
     j->d = o.down->w->n;
 }
 
@@ -118,45 +104,31 @@ struct batch_jobs {
 static void make_router(const cuda_backend *b, const struct experts_ops &o, bool out_rows,
                         batch_router_job *j) {
     const struct op_list *l = decode_list(b);
-    const dev_matrix w = cuda_matrix(b, o.router->w->id, 0);
+    router_args(b, o.norm, o.router, o.route, j);
     j->o.n_row = row_count(b, out_rows);
     j->o.choice = cuda_rows(b, l, o.route->choice);
-    j->o.n_used = o.route->router->n_used;
-    j->o.n_expert = o.route->router->n_expert;
+    j->o.n_used = j->route.n_used;
+    j->o.n_expert = j->route.n_expert;
     j->o.order.pair = (int *)(b->work + b->plan.batch_pairs);
     j->o.order.item = (int4 *)(b->work + b->plan.batch_items);
-    j->r = *o.route->router;
-    j->r.bias = cuda_constant(b, j->r.bias);
-    j->r.expert_scale = cuda_constant(b, j->r.expert_scale);
     j->x = cuda_rows(b, l, o.norm ? o.norm->x : o.router->x);
     if (!o.norm && !view_same(o.router->x, o.gated->x)) j->other = cuda_rows(b, l, o.gated->x);
     j->logits = cuda_rows(b, l, o.router->out);
-    if (o.norm) {
-        j->norm = cuda_constant(b, o.norm->w);
-        j->inv_k = 1.f / (float)o.norm->dim;
-        j->eps = o.norm->eps;
-    }
+    if (o.norm) j->inv_k = 1.f / (float)o.norm->dim;
     j->xo = b->work + b->plan.half[ACT_NORMED];
     j->xo_row = b->plan.half_row_bytes;
-    j->w = w.region;
-    j->layout = w.layout;
-    j->u = w.u;
-    j->k = w.k;
-    j->factor = w.factor;
-    j->bias = w.bias;
     j->arrived = (int *)(b->work + b->plan.batch_count);
 }
 // The stacks of a group, which are one region.
 static void make_stacks(const cuda_backend *b, const float (*up)[2], const struct weight_group *w,
                         const batch_router_job &r, batch_job *j) {
-    const cuda_group *g = &b->plan.group[w->id];
-    const dev_matrix m = cuda_matrix(b, w->id, 0);
-    const int hop = m.u * layout_unit_bytes(m.layout);
+    const stack_args s = stack_of(b, w, 0);
+    const dev_matrix &m = s.m;
     j->w = m.region;
-    j->step = (size_t)(g->member[0].step / UNIT_ROWS) * (size_t)hop;
+    j->step = s.step;
     j->u = m.u;
     j->k = m.k;
-    j->tiles = (g->paired ? 2 * m.n : m.n + UNIT_ROWS - 1) / UNIT_ROWS;
+    j->tiles = (b->plan.group[w->id].paired ? 2 * m.n : m.n + UNIT_ROWS - 1) / UNIT_ROWS;
     j->up = up[w->id][0];
     j->down = 0x1p24f / j->up;
     j->order = r.o.order;
@@ -171,9 +143,7 @@ static void make_gated(const cuda_backend *b, const float (*up)[2], const struct
     if (j.bias) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
     j.x = e->router.xo;
     j.x_row = e->router.xo_row;
-    j.act = o.glu->act;
-    j.limit = o.glu->k.limit;
-    j.alpha = o.glu->k.alpha;
+    glu_args(o.glu, &j);
     j.xo = b->work + b->plan.half[ACT_GATED];
     j.xo_row = (size_t)j.n * 2;
 }
@@ -195,11 +165,9 @@ static void batch_mix(const cuda_backend *b, const struct cuda_link *k, const st
     e->mixes = o.mix != NULL;
     if (!o.mix) return;
     j.n_row = e->router.o.n_row;
-    j.x = cuda_rows(b, l, o.mix->x);
-    j.w = cuda_rows(b, l, view_columns(o.mix->choice, o.mix->n_used, o.mix->n_used));
+    mix_args(b, l, o.mix, &j);
     if (o.add) j.add = cuda_rows(b, l, o.add->a);
     j.out = cuda_rows(b, l, link_writes(l, k));
-    j.n_used = o.mix->n_used;
 }
 // Whether the kernels take the matrices and the activation.
 static bool fits(const cuda_backend *b, const struct experts_ops &o) {
@@ -295,26 +263,20 @@ struct moe_grouped_jobs {
     int x_order;
     enum layout layout[2];
 };
-static const float *bias_of(const cuda_backend *b, const cuda_group *g, int member) {
-    if (!g->bias) return NULL;
-    return (const float *)(b->work + b->plan.constant + g->bias_offset) +
-           (size_t)g->member[member].col * g->n_stack;
-}
 static int order_of(enum layout l) { return prompt_matmul_order(GROUP_WGMMA, l); }
 static int tiles_of(int columns) { return (columns + PROMPT_TILE_COLS - 1) / PROMPT_TILE_COLS; }
 
 static void make_gemm(const cuda_backend *b, const struct op_experts *o, pair_order order, pair_gemm *j,
                       enum layout *l) {
-    const cuda_group *g = &b->plan.group[o->w->id];
-    const cuda_region *r = &g->region[0];
-    *l = r->layout;
-    j->w = b->weights + r->offset;
-    j->u = r->u;
-    j->slabs = g->member[0].step / UNIT_ROWS;
-    j->n = g->member[0].n;
-    j->factor = g->member[0].factor;
-    for (int i = 0; i < g->n_member; i++) j->bias[i] = bias_of(b, g, i);
-    j->k_tiles = tiles_of(g->k);
+    const stack_args s = stack_of(b, o->w, 0);
+    *l = s.m.layout;
+    j->w = s.m.region;
+    j->u = s.m.u;
+    j->slabs = s.n_tile;
+    j->n = s.m.n;
+    j->factor = s.m.factor;
+    for (int i = 0; i < b->plan.group[o->w->id].n_member; i++) j->bias[i] = cuda_matrix(b, o->w->id, i).bias;
+    j->k_tiles = tiles_of(s.m.k);
     j->o = order;
 }
 static void make_moe_grouped(prompt_program *, cuda_backend *b, prompt_link *d) {
@@ -322,9 +284,11 @@ static void make_moe_grouped(prompt_program *, cuda_backend *b, prompt_link *d) 
     const struct op *o = &l->op[d->is.first];
     const struct op_experts *up = &o[0].experts, *down = &o[2].experts;
     moe_grouped_jobs *e = own<moe_grouped_jobs>(d);
-    e->order.n_row = prompt_rows(b, d);
+    e->order.n_row = row_count(b, d->out_rows);
     e->order.choice = cuda_rows(b, l, up->choice);
     e->order.n_expert = b->plan.group[up->w->id].n_stack;
+    e->order.first = up->first;
+    e->order.n_all = up->n_all;
     e->order.n_used = up->n_used;
     uint8_t *at = b->work + b->plan.pairs;
     const struct moe_grouped_plan place = moe_grouped_plan_of(l);
@@ -339,15 +303,16 @@ static void make_moe_grouped(prompt_program *, cuda_backend *b, prompt_link *d) 
     e->gated.glu = at + place.glu;
     e->gated.glu_k_tiles = e->down.k_tiles;
     e->gated.glu_order = order_of(e->layout[1]);
-    e->gated.act = o[1].glu.act;
-    e->gated.limit = o[1].glu.k.limit;
-    e->gated.alpha = o[1].glu.k.alpha;
+    glu_args(&o[1].glu, &e->gated);
     e->down.x = e->gated.glu;
     e->down.out = cuda_rows(b, l, down->out);
 }
 static enum infer_status run_moe_grouped(const cuda_backend *b, const prompt_program *, const prompt_link *d,
                                          int n, cudaStream_t s) {
     const moe_grouped_jobs *e = own<moe_grouped_jobs>(d);
+    const rows out = e->down.out;
+    if (e->order.n_all) // what others have
+        CU(cudaMemset2DAsync(out.p, out.stride * 4, 0, (size_t)out.width * 4, (size_t)n, s));
     CU(moe_grouped_order_launch(e->order, s));
     CU(moe_grouped_gather_launch(e->order, e->x, (uint8_t *)e->gated.x, e->gated.k_tiles, e->x_order, n, s));
     CU(moe_grouped_gemm_launch(e->gated, e->layout[0], n, b->sm_count, s));

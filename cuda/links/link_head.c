@@ -13,8 +13,10 @@ static int kernels(const struct link_case *c, const struct cuda_link *k) {
     return 2; /* the matmul, the choice */
 }
 
-const struct link_type link_head = {.classes = LINK_DECODE,
-                                    .pattern = {PATTERN(OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT)},
-                                    .matmul = true,
-                                    .fits = is_head,
-                                    .kernels = kernels};
+const struct link_type link_head = {
+    .classes = LINK_DECODE,
+    .pattern = {PATTERN(OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT)},
+    .product = PRODUCT_CHOSEN,
+    .fits = is_head,
+    .kernels = kernels,
+    .routes = LINK_ROUTES({ROW_DECODE, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"})};

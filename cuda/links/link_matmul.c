@@ -10,18 +10,18 @@ static enum link_form form_of(const struct link_case *c, enum link_kind kind, co
     if ((g->scaled && (!scales || g->bias)) || g->apart) return FORM_ROWS;
     for (int i = 0; i < g->n_region; i++) {
         const enum layout l = g->region[i].layout;
-        const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
+        const enum link_form f = route_form(c->route, c->list->cls, c->int8, l);
         if (f == FORM_ROWS || (i && f != form)) return FORM_ROWS;
         form = f;
     }
     return form;
 }
 
-/* Columns that pad a tile are never written: halves must not read what floats left there. */
-static bool tiles_stay_clean(const struct link_case *c) {
+/* Columns that pad a tile are never written: halves must not read what floats left there, in the same slot. */
+static bool tiles_stay_clean(const struct link_case *c, enum act_slot slot) {
     bool floats = false, halves = false, pads = false;
     for (int i = 0; i < c->list->n_op; i++) {
-        if (c->list->op[i].kind != OP_MATMUL) continue;
+        if (c->list->op[i].kind != OP_MATMUL || act_slot_of(c->list, i) != slot) continue;
         const struct cuda_group *g = &c->plan->group[c->list->op[i].matmul.w->id];
         if (g->apart) continue;
         (g->region[0].layout == LAYOUT_F32 ? &floats : &halves)[0] = true;
@@ -35,7 +35,7 @@ bool link_matmul_fits(const struct link_case *c, struct cuda_link *k) {
     if (k->kind != LINK_GATED && g->paired) return false; /* rows of gate and up lie in turns */
     k->wants = form_of(c, k->kind, g);
     k->slot = act_slot_of(c->list, k->matmul);
-    if (k->wants == FORM_ROWS || (k->wants == FORM_TF32 && !tiles_stay_clean(c))) return false;
+    if (k->wants == FORM_ROWS || (k->wants == FORM_TF32 && !tiles_stay_clean(c, k->slot))) return false;
     return link_has(c, k, k->wants, FORM_ROWS);
 }
 
@@ -44,8 +44,8 @@ bool link_matmul_fits(const struct link_case *c, struct cuda_link *k) {
 static bool is_twice(const struct link_case *c, const struct cuda_link *k) {
     const struct op *o = &c->list->op[k->matmul + 1];
     const struct view x = c->list->op[k->norm].norm.out;
-    struct cuda_link one = *k,
-                     next = {.kind = LINK_MATMUL, .norm = k->norm, .before = -1, .matmul = k->matmul + 1};
+    struct cuda_link one = *k, next = {LINK_MATMUL, PRODUCT_ROWS, .norm = k->norm, .before = -1,
+                                       .matmul = k->matmul + 1};
     return k->matmul + 2 < c->list->n_op && o[0].kind == OP_MATMUL && o[1].kind != OP_ADD &&
            o[1].kind != OP_GLU && view_same(o->matmul.x, x) && c->list->buf[x.buf].last == next.matmul &&
            link_matmul_fits(c, &one) && link_matmul_fits(c, &next) && one.wants == next.wants &&
@@ -104,20 +104,25 @@ bool link_added_takes(const struct link_case *c, const struct cuda_link *front, 
     return link_types[front->kind]->packets && k->in.form != FORM_ROWS;
 }
 
-const struct link_type link_matmul = {.classes = LINK_DECODE | LINK_PROMPT,
-                                      .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL)},
-                                      .matmul = true,
-                                      .fits = link_front_fits};
+const struct link_type link_matmul = {
+    .classes = LINK_DECODE | LINK_PROMPT,
+    .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL)},
+    .product = PRODUCT_ROWS,
+    .fits = link_front_fits,
+    .routes = LINK_ROUTES({ROW_PROMPT, OP_NORM, 0, 80, 129, true, "prompt_norm_kernel"})};
 const struct link_type link_gated = {.classes = LINK_DECODE | LINK_PROMPT,
                                      .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_GLU)},
-                                     .matmul = true,
+                                     .product = PRODUCT_GATED,
                                      .packets = true,
                                      .fits = is_gated,
                                      .gives = gated_gives};
-const struct link_type link_residual = {.classes = LINK_DECODE | LINK_PROMPT,
-                                        .pattern = {PATTERN(OPT(1, OP_GLU), OP_MATMUL, OP_ADD)},
-                                        .matmul = true,
-                                        .stream = true,
-                                        .fits = is_residual,
-                                        .gives = link_gives_stream,
-                                        .takes = link_added_takes};
+const struct link_type link_residual = {
+    .classes = LINK_DECODE | LINK_PROMPT,
+    .pattern = {PATTERN(OPT(1, OP_GLU), OP_MATMUL, OP_ADD)},
+    .product = PRODUCT_ADDED,
+    .stream = true,
+    .fits = is_residual,
+    .gives = link_gives_stream,
+    .takes = link_added_takes,
+    .routes = LINK_ROUTES(
+        {ROW_DECODE, OP_NORM, 0, 90, 129, true, "by the writer of the residual stream and the reader"})};

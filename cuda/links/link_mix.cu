@@ -1,21 +1,10 @@
 // LINK_MIX of decode rows, LINK_MOE_GROUPED_MIX of prompt rows: the sum of experts, and the residual stream.
+#include "cuda/links/link_mix.h"
 #include "cuda/decode/moe/mix_give.h"
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/run/decode_program_impl.h"
+#include "cuda/run/experts_args.h"
 #include "cuda/run/prompt_program_impl.h"
-#include "seam/op_list.h"
-
-static rows at(const cuda_backend *b, const struct op_list *l, struct view v) {
-    return v.buf < 0 ? rows{} : cuda_rows(b, l, v);
-}
-template <class J>
-static void mix_args(const cuda_backend *b, const struct op_list *l, const struct op_mix *o, J *j) {
-    j->x = at(b, l, o->x);
-    if (!o->plain) j->w = at(b, l, view_columns(o->choice, o->n_used, o->n_used));
-    j->shared = at(b, l, o->shared);
-    j->gate = at(b, l, o->gate);
-    j->n_used = o->n_used;
-}
 
 static void make(decode_maker &m, decode_link *d) {
     const cuda_backend *b = m.b;
@@ -48,9 +37,9 @@ static void make_prompt(prompt_program *, cuda_backend *b, prompt_link *d) {
     const struct op_add *a = &l->op[d->is.first + 1].add;
     pair_mix *m = own<pair_mix>(d);
     mix_args(b, l, &l->op[d->is.first].mix, m);
-    m->n_row = prompt_rows(b, d);
-    m->add = at(b, l, a->a);
-    m->out = at(b, l, a->out);
+    m->n_row = row_count(b, d->out_rows);
+    m->add = cuda_rows(b, l, a->a);
+    m->out = cuda_rows(b, l, a->out);
 }
 static enum infer_status run_prompt(const cuda_backend *, const prompt_program *, const prompt_link *d, int n,
                                     cudaStream_t s) {

@@ -1,4 +1,5 @@
 /* LINK_MLA: multi-head latent attention of decode rows. */
+#include "cuda/links/link_mla.h"
 #include "cuda/plan/link_type.h"
 #include "cuda/plan/mla_plan.h"
 
@@ -42,4 +43,6 @@ const struct link_type link_mla = {
     .pattern = {PATTERN(OP_ROPE, OP_HEADS, OP_NORM, OP_ROPE, OP_KV_PUT, OP_ATTEND, OP_HEADS)},
     .fits = is_mla,
     .gives = gives,
-    .kernels = kernels};
+    .kernels = kernels,
+    .routes = LINK_ROUTES({ROW_DECODE, OP_ATTEND, 576, 90, 99, true,
+                           "mla_heads_kernel, mla_decode_kernel, mla_merge_kernel, mla_heads_kernel"})};

@@ -1,4 +1,5 @@
 // LINK_MLA of decode rows: keys and queries, attention, values.
+#include "cuda/links/link_mla.h"
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"

@@ -1,4 +1,5 @@
 /* LINK_POST: a matmul whose result goes through a norm of the whole row, or is times a factor, on its way to the residual stream. */
+#include "cuda/links/link_post.h"
 #include "cuda/plan/link_type.h"
 
 struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
@@ -41,9 +42,11 @@ static int kernels(const struct link_case *c, const struct cuda_link *k) {
 const struct link_type link_post = {
     .classes = LINK_DECODE | LINK_PROMPT,
     .pattern = {PATTERN(OP_MATMUL, OP_NORM, OP_ADD, OPT(1, OP_GLU)), PATTERN(OP_MATMUL, OP_ADD)},
-    .matmul = true,
+    .product = PRODUCT_LATER,
     .stream = true,
     .fits = is_post,
     .gives = gives,
     .takes = link_added_takes,
-    .kernels = kernels};
+    .kernels = kernels,
+    .routes = LINK_ROUTES({ROW_DECODE, OP_NORM, 0, 90, 129, true, "post_norm_kernel"},
+                          {ROW_PROMPT, OP_NORM, 0, 80, 129, true, "prompt_post_kernel"})};

@@ -1,4 +1,5 @@
 // LINK_POST: the product on its own (of decode rows on zeros), then what comes between it and the residual stream.
+#include "cuda/links/link_post.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 
@@ -9,24 +10,28 @@ template <class J> static void post_args(const cuda_backend *b, const struct pos
     p->scale = o.scale;
 }
 
+void decode_post_give(decode_maker &m, decode_link *d) {
+    const cuda_backend *b = m.b;
+    const handoff_to to = decode_hands(m, d);
+    post_job &p = d->post;
+    p.give.x = cuda_rows(b, decode_list(b), link_writes(decode_list(b), &d->is));
+    p.gives = d->is.gives != FORM_ROWS;
+    p.give.n_row = row_count(b, d->out_rows);
+    p.give.square_row = to.square_row;
+    give_to(&p.give, to.form);
+    if (to.normed) decode_give(&p.give, to);
+}
 void decode_post_make(decode_maker &m, decode_link *d) {
     const cuda_backend *b = m.b;
-    const struct op_list *l = decode_list(b);
-    const handoff_to to = decode_hands(m, d);
     gemv_args &j = d->mm.job;
     post_job &p = d->post;
-    p.give.x = cuda_rows(b, l, link_writes(l, &d->is));
+    decode_post_give(m, d);
     j.res = p.y = (float *)(b->work + b->plan.post);
     j.res_row = (size_t)p.give.x.width;
     j.next_norm = (const float *)(b->work + b->plan.part); // any floats: nobody takes this
     j.square_out = (float *)(b->work + b->plan.post_square);
     p.squares = j.square_out;
     give_to(&j, decode_idle_form(m));
-    p.gives = d->is.gives != FORM_ROWS;
-    p.give.n_row = row_count(b, d->out_rows);
-    p.give.square_row = to.square_row;
-    give_to(&p.give, to.form);
-    if (to.normed) decode_give(&p.give, to);
 }
 static void make(decode_maker &m, decode_link *d) {
     decode_post_make(m, d);

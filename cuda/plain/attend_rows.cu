@@ -65,19 +65,20 @@ __global__ void __launch_bounds__(THREADS) attend_rows_kernel(dev_tables t, atte
     float *ks = shared, *vs = ks + TILE * kp, *qs = vs + TILE * dv + warp * OWN * dk;
     op_begin();
     const int n = t.step->n_row, r0 = blockIdx.y * ROWS + warp * OWN;
-    if ((int)blockIdx.y * ROWS >= n) return;
+    const int asks = j.ask ? j.ask : n;
+    if ((int)blockIdx.y * ROWS >= asks) return;
     own_rows<DIMS> w = {};
 #pragma unroll
     for (int o = 0; o < OWN; o++) {
-        w.slot[o] = r0 + o < n ? t.slot[r0 + o] : -1;
+        w.slot[o] = r0 + o >= asks ? -1 : j.both ? 0 : t.slot[r0 + o];
         w.most[o] = j.sinks ? j.sinks[h] : -INFINITY;
         w.sum[o] = j.sinks ? 1.f : 0.f;
         for (int d = lane; d < dk; d += 32)
             qs[o * dk + d] =
-                r0 + o < n ? __ldcg(j.q.p + (r0 + o) * j.q.stride + (size_t)h * dk + d) * j.scale : 0.f;
+                r0 + o < asks ? __ldcg(j.q.p + (r0 + o) * j.q.stride + (size_t)h * dk + d) * j.scale : 0.f;
     }
-    for (int p0 = 0; p0 < n; p0 += TILE) {
-        const int at = p0 + lane < n ? t.slot[p0 + lane] : -2;
+    for (int p0 = j.ask; p0 < n; p0 += TILE) {
+        const int at = p0 + lane >= n ? -2 : j.both ? 0 : t.slot[p0 + lane];
         bool wanted = false;
         for (int o = 0; o < OWN; o++) wanted |= at == w.slot[o];
         if (!__syncthreads_or(wanted)) continue; // windows: rows of other slots
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(THREADS) attend_rows_kernel(dev_tables t, atte
     for (int o = 0; o < OWN; o++)
 #pragma unroll
         for (int i = 0; i < DIMS; i++)
-            if (r0 + o < n && lane + 32 * i < dv)
+            if (r0 + o < asks && lane + 32 * i < dv)
                 j.out.p[(r0 + o) * j.out.stride + (size_t)h * dv + lane + 32 * i] = w.acc[o][i] / w.sum[o];
 }
 
@@ -103,7 +104,7 @@ static size_t shared_bytes(int dk, int dv) {
 cudaError_t op_attend_rows_run(dev_tables t, const attend_rows_job &j, int n, op_queue s) {
     const int dk = j.q.width / j.n_head, dv = j.v.width / j.n_kv_head;
     const size_t bytes = shared_bytes(dk, dv);
-    const dim3 grid(j.n_head, (n + ROWS - 1) / ROWS);
+    const dim3 grid(j.n_head, ((j.ask ? j.ask : n) + ROWS - 1) / ROWS);
     auto kernel = dv <= 32    ? attend_rows_kernel<1>
                   : dv <= 64  ? attend_rows_kernel<2>
                   : dv <= 96  ? attend_rows_kernel<3>

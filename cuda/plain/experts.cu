@@ -33,7 +33,15 @@ template <int L> __global__ void __launch_bounds__(256) experts_few_kernel(dev_t
     const int r = blockIdx.z, c = blockIdx.y, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     if (r >= row_count(t, j.out_rows)) return;
     const float *choice = j.choice.p + r * j.choice.stride;
-    const int e = route_expert(choice[c], j.n_expert), u = j.w.u;
+    const int phys = blockIdx.x * 16 + threadIdx.x, in = phys % j.w.stride, up = in / j.w.inter,
+              n = phys / j.w.stride * j.w.inter + in % j.w.inter; // up: a row of the other member
+    const bool mine = threadIdx.x < 16 && n < j.w.n;
+    float *out = j.out.p + r * j.out.stride + ((size_t)up * j.n_used + c) * j.w.n + n;
+    const int e = route_matrix(choice[c], j.n_expert, j.first, j.n_all), u = j.w.u;
+    if (e < 0) {
+        if (mine) *out = 0.f;
+        return;
+    }
     const float *x = j.x.p + r * j.x.stride + (j.by_choice ? (size_t)c * j.w.k : 0);
     const uint8_t *tile = j.w.region + ((size_t)((j.w.base + e * j.step) / 16) + blockIdx.x) * u *
                                            layout_unit_bytes((enum layout)L);
@@ -50,14 +58,11 @@ template <int L> __global__ void __launch_bounds__(256) experts_few_kernel(dev_t
         if (lane % lane_of::share == 0) part[warp][lane_of::row(lane, n)] = v;
     }
     __syncthreads();
-    const int phys = blockIdx.x * 16 + threadIdx.x, in = phys % j.w.stride, up = in / j.w.inter,
-              n = phys / j.w.stride * j.w.inter + in % j.w.inter; // up: a row of the other member
-    if (threadIdx.x >= 16 || n >= j.w.n) return;
+    if (!mine) return;
     float v = 0.f;
     for (int k = 0; k < 8; k++) v += part[k][threadIdx.x];
     v = fmaf(v, j.w.factor, j.w.bias ? j.w.bias[((size_t)up * j.n_expert + e) * j.w.n + n] : 0.f);
-    j.out.p[r * j.out.stride + ((size_t)up * j.n_used + c) * j.w.n + n] =
-        j.weighted ? v * choice[j.n_used + c] : v;
+    *out = j.weighted ? v * choice[j.n_used + c] : v;
 }
 
 // ---- prompt rows: one block counts, adds up and places
@@ -88,11 +93,13 @@ __global__ void __launch_bounds__(ORDER_THREADS) experts_order_kernel(dev_tables
     __shared__ int first[ROUTE_EXPERTS_MAX], tiles[ROUTE_EXPERTS_MAX];
     const int i = threadIdx.x, n = row_count(t, j.out_rows) * j.n_used;
     auto expert = [&](int p) {
-        return route_expert(j.choice.p[p / j.n_used * j.choice.stride + p % j.n_used], j.n_expert);
+        return route_matrix(j.choice.p[p / j.n_used * j.choice.stride + p % j.n_used], j.n_expert, j.first,
+                            j.n_all);
     };
     first[i] = 0;
     __syncthreads();
-    for (int p = i; p < n; p += ORDER_THREADS) atomicAdd(&first[expert(p)], 1);
+    for (int p = i; p < n; p += ORDER_THREADS)
+        if (expert(p) >= 0) atomicAdd(&first[expert(p)], 1);
     __syncthreads();
     const int many = first[i];
     tiles[i] = (many + CUDA_PAIR_TILE - 1) / CUDA_PAIR_TILE;
@@ -105,7 +112,8 @@ __global__ void __launch_bounds__(ORDER_THREADS) experts_order_kernel(dev_tables
                                                  first[i] + min((k + 1) * CUDA_PAIR_TILE, many), 0);
     if (i == 0) j.tile[0] = make_int4(n_tile, 0, 0, 0);
     __syncthreads();
-    for (int p = i; p < n; p += ORDER_THREADS) j.pair[atomicAdd(&first[expert(p)], 1)] = p;
+    for (int p = i; p < n; p += ORDER_THREADS)
+        if (expert(p) >= 0) j.pair[atomicAdd(&first[expert(p)], 1)] = p;
 }
 cudaError_t op_experts_order(dev_tables t, experts_job j, int n, op_queue s) {
     (void)n;

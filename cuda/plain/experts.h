@@ -9,6 +9,7 @@ cudaError_t op_route_run(dev_tables t, rows logits, rows choice, struct router r
 struct experts_job { // one member of the group; of decode rows gate and up where they lie together
     dev_matrix w;    // matrix 0; matrix e: e * step rows further, its bias e * w.n floats
     int step, n_expert, n_used;
+    int first, n_all;    // as of struct op_experts
     rows x, choice, out; // out.p: the member's first column
     bool by_choice, weighted, out_rows;
     // prompt rows: the pairs row * n_used + choice in the order of their experts; what a block takes of them

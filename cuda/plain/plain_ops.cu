@@ -302,9 +302,9 @@ template <int T> DEV float key_score(const float *q, const uint8_t *row, int dk)
     for (; i < dk; i++) s = fmaf(q[i], kv_load((enum kv_type)T, row, i), s);
     return s;
 }
-template <int T>
+template <int T, bool BOTH> // BOTH: until is there
 __global__ void __launch_bounds__(ATTEND_KEYS)
-    attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, attend_rule o) {
+    attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, attend_rule o, const int32_t *until) {
     __shared__ float qs[ATTEND_DIM], ps[ATTEND_KEYS], tmp[ATTEND_WARPS], acc[ATTEND_WARPS][ATTEND_DIM];
     __shared__ size_t place[ATTEND_KEYS];
     __shared__ int begin; // the first position that the row sees
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
               w = tid >> 5;
     op_begin();
     if (r >= t.step->n_row) return;
-    const int slot = t.slot[r], pos = t.pos[r];
+    const int slot = t.slot[r], pos = t.pos[r], last = BOTH ? max(pos, until[r]) : pos;
     if (!tid) // a division, whose registers the loop has no room for
         begin = o.window <= 0 ? 0 : o.chunked ? pos - pos % o.window : max(0, pos - o.window + 1);
     float scale = o.scale;
@@ -324,10 +324,10 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
     float m = o.sinks ? o.sinks[h] : -INFINITY, l = o.sinks ? 1.f : 0.f;
     __syncthreads();
     const size_t bk = kv_bytes((enum kv_type)T, kv.dk), bv = kv_bytes((enum kv_type)T, kv.dv);
-    for (int p0 = begin; p0 <= pos; p0 += ATTEND_KEYS) {
-        const int p = p0 + tid, n = min((int)ATTEND_KEYS, pos - p0 + 1);
+    for (int p0 = begin; p0 <= last; p0 += ATTEND_KEYS) {
+        const int p = p0 + tid, n = min((int)ATTEND_KEYS, last - p0 + 1);
         float a = -INFINITY;
-        if (p <= pos) {
+        if (p <= last) {
             const size_t at = kv_row(kv, slot, p, g);
             const float s = key_score<T>(qs, kv.k + at * bk, kv.dk);
             a = o.softcap > 0 ? o.softcap * tanhf(s / o.softcap) : s;
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         mx = fmaxf(fmaxf(tmp[0], tmp[1]), fmaxf(tmp[2], tmp[3]));
         __syncthreads();
         const float mn = fmaxf(m, mx), f = m == -INFINITY ? 0.f : expf(m - mn),
-                    e = p <= pos ? expf(a - mn) : 0.f;
+                    e = p <= last ? expf(a - mn) : 0.f;
         ps[tid] = e;
         l = l * f + block_sum<ATTEND_WARPS>(e, tmp); // the barriers inside also order ps and place
         m = mn;
@@ -358,11 +358,20 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         out.p[r * out.stride + (size_t)h * kv.dv + d] = s / l;
     }
 }
+template <bool BOTH>
+static cudaError_t attend(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, const int32_t *until,
+                          int n, op_queue s) {
+    auto kernel = kv.type == KV_F32   ? attend_kernel<KV_F32, BOTH>
+                  : kv.type == KV_F16 ? attend_kernel<KV_F16, BOTH>
+                                      : attend_kernel<KV_Q8_0, BOTH>;
+    return op_launch(kernel, dim3(a.n_head, n), ATTEND_KEYS, s, t, kv, q, out, a, until);
+}
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, int n, op_queue s) {
-    auto kernel = kv.type == KV_F32   ? attend_kernel<KV_F32>
-                  : kv.type == KV_F16 ? attend_kernel<KV_F16>
-                                      : attend_kernel<KV_Q8_0>;
-    return op_launch(kernel, dim3(a.n_head, n), ATTEND_KEYS, s, t, kv, q, out, a);
+    return attend<false>(t, kv, q, out, a, NULL, n, s);
+}
+cudaError_t op_attend_both_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, const int32_t *until,
+                               int n, op_queue s) {
+    return attend<true>(t, kv, q, out, a, until, n, s);
 }
 
 // ---- glu, add, rows

@@ -1,5 +1,5 @@
 #include "cuda/plan/cuda_plan.h"
-#include "cuda/plan/delta_plan.h"
+#include "cuda/plan/link_type.h"
 #include "cuda/plan/streamk.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
@@ -105,7 +105,6 @@ static int tied_group(const struct backend_config *c) {
 
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(weights_known(c, "cuda"));
-    TRY(config_lacks_shares(c, "cuda"));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         if (config_uses_group(c, i)) {
@@ -222,15 +221,15 @@ static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
         p->tiles[i] = take(p, rows * (size_t)round_up(p->tile_cols[i], 64) / (size_t)cols * 32768);
 }
 
-static void place_delta(struct cuda_plan *p, const struct op_list *l, int n_slot) {
+/* Of links of prompt rows that leave something from kernel to kernel: one at a time has it. */
+static void place_room(struct cuda_plan *p, const struct op_list *l, int n_slot) {
     size_t bytes = 0;
-    for (int i = 0; l && i < l->n_op; i++) {
-        const struct op_delta *o = &l->op[i].delta;
-        if (l->op[i].kind != OP_DELTA || o->dk != DELTA_DIM || o->dv != DELTA_DIM) continue;
-        const size_t n = delta_room_of(l->max_rows, n_slot, o->n_value).bytes;
-        if (n > bytes) bytes = n;
-    }
-    p->delta = take(p, bytes);
+    for (int i = 0; l && i < l->n_op; i++)
+        for (int k = 0; k < LINK_KIND_COUNT; k++) {
+            const size_t n = link_types[k]->room ? link_types[k]->room(l, &l->op[i], n_slot) : 0;
+            if (n > bytes) bytes = n;
+        }
+    p->prompt_room = take(p, bytes);
 }
 
 /* What block-scaled kernels and cuBLASLt need beside the tiles. */
@@ -361,7 +360,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     const size_t outs = (size_t)p->max_out;
     p->step_draw = (64 + (CUDA_ROW_WORDS * rows + 2 * outs) * 4 + 15) & ~(size_t)15;
     p->step_bytes = p->step_draw + outs * CUDA_DRAW_BYTES;
-    p->step = take(p, 256 + p->step_bytes);
+    p->step = take(p, 256 + p->step_bytes + rows * 4); /* behind it until[rows] */
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
     p->input = take(p, (size_t)c->n_input * p->input_row);
@@ -387,7 +386,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl);
-    place_delta(p, pl, c->n_slot);
+    place_room(p, pl, c->n_slot);
     place_other_kernels(p, c);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
     p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
@@ -407,7 +406,7 @@ static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
     p->top_offset = pad(outs * 4 + 4);
     p->logits_offset = p->result_bytes = pad(p->top_offset + outs * sizeof(struct infer_top));
     p->host_result_bytes = pad(p->logits_offset + (size_t)c->n_logits * (size_t)c->n_vocab * 4);
-    p->blob_bytes = pad(p->step_bytes);
+    p->blob_bytes = pad(p->step_bytes + (size_t)p->max_rows * 4);
     p->n_edited = p->max_out < c->n_slot ? p->max_out : c->n_slot;
     p->edit_bytes = INFER_EDITS_MAX * sizeof(struct infer_edit) + ((size_t)c->n_vocab + 63) / 64 * 8;
     p->page_bytes = pad(p->n_page_entry * 4);
@@ -421,8 +420,21 @@ static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
     if (p->pinned_bytes < p->stage_bytes) p->pinned_bytes = p->stage_bytes;
 }
 
+/* What no kernel computes is said before anything is taken. */
+static enum infer_status check_routes(const struct backend_config *c) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        for (int i = 0; l && i < l->n_op; i++)
+            if (l->op[i].kind == OP_ROUTE && l->op[i].route.router->act == ROUTE_NEAR)
+                return err_set(INFER_E_UNSUPPORTED,
+                               "cuda: no kernel for routers of Phi-3.5-MoE's kind; the device 'cpu' has one");
+    }
+    return INFER_OK;
+}
+
 enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c) {
     memset(p, 0, sizeof *p);
+    TRY(check_routes(c));
     enum infer_status st = place_weights(p, c);
     if (st == INFER_OK) st = place_kv(p, c);
     if (st == INFER_OK) st = place_states(p, c);

@@ -76,7 +76,7 @@ struct cuda_plan {
     size_t mx, mx_scale;                          /* activations of block-scaled kernels and their scales */
     /* rows and their choices in the order of experts, and what blocks take of them (experts.h) */
     size_t pairs, pair_tiles;
-    size_t delta;               /* of prompt rows, see delta_plan.h */
+    size_t prompt_room;         /* what .room of link_type asks for */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
     size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */
     /* results of a step: tokens, candidates, and on the host the rows of logits that were wanted */

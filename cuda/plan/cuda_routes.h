@@ -35,18 +35,17 @@ enum { ROUTE_MAX = 32 };
 extern const struct route cuda_routes[];
 extern const int n_cuda_route;
 
-/* A kernel of other operations: of a link, or of one operation. */
-struct route_other {
+/* A kernel of operations that are no product of a matrix: of a kind of link (LINK_PLAIN: of the operation alone). */
+struct link_route {
     enum row_class cls;
-    enum link_kind link; /* LINK_PLAIN: the operation alone */
     enum op_kind op;
-    int most_head; /* attend: largest size of a head; 0: any */
+    int most_head; /* largest size of a head; 0: any */
     int sm_least, sm_most;
     bool mma; /* a kernel that --kernels mma may take */
     const char *kernel;
 };
-extern const struct route_other cuda_other_routes[];
-extern const int n_cuda_other_route;
+/* Those of a kind (its link_type has them), the first that fits first; kernel NULL ends them. */
+const struct link_route *link_routes(enum link_kind k);
 
 /* What decides between groups. */
 struct route_case {
@@ -60,18 +59,14 @@ struct route_case {
 
 /* The group that prompt rows of a layout take; GROUP_PLAIN where no fused one has it. */
 enum route_group route_prompt_group(const struct route_case *c, enum layout l);
-/* The form in which a matrix of a layout reads its input in a link of that kind; int8: decode multiplies codes by codes.
+/* The form in which a matrix of a layout reads its input in a link; int8: decode multiplies codes by codes.
  * FORM_ROWS: no fused kernel has it. */
-enum link_form route_form(const struct route_case *c, enum row_class cls, enum link_kind kind, bool int8,
-                          enum layout l);
+enum link_form route_form(const struct route_case *c, enum row_class cls, bool int8, enum layout l);
 /* That of the prompt kernels of a group. */
 enum link_form route_prompt_form(enum route_group g, enum layout l);
-/* The kernel of attention for heads of these sizes; NULL: it runs op by op. */
-const struct route_other *route_attend(const struct route_case *c, enum row_class cls, int dk, int dv);
-/* Whether a chip has the kernels of experts for rows of a class. */
-bool route_experts(const struct route_case *c, enum row_class cls);
-/* Whether there are kernels of the delta rule for states of these sizes. */
-bool route_delta(const struct route_case *c, enum row_class cls, int dk, int dv);
+/* The kernel of a kind of link for rows of a class and heads of a size; NULL: none on this chip, or with these options. */
+const struct link_route *link_route(const struct route_case *c, enum link_kind k, enum row_class cls,
+                                    int head);
 /* Entries of a group for a layout and chip: index[n] into cuda_routes, n returned. */
 int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]);
 /* The entry that the default rule takes for n rows and n_slab slabs of 16 weight rows: least work of the busiest

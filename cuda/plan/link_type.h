@@ -15,10 +15,15 @@ struct link_pattern {
         (int)(sizeof(short[]){__VA_ARGS__} / sizeof(short)), { __VA_ARGS__ }                                 \
     }
 
+#define LINK_ROUTES(...)                                                                                     \
+    (const struct link_route[]) {                                                                            \
+        __VA_ARGS__, { .kernel = NULL }                                                                      \
+    }
+
 struct link_type {
     int classes; /* LINK_DECODE, LINK_PROMPT */
     struct link_pattern pattern[3];
-    bool matmul;     /* the first matmul has a streaming kernel, and takes what stands in front of it */
+    enum link_product product;
     bool stream;     /* what it leaves is the residual stream, which is there as rows, too */
     bool packets;    /* it may leave one row in packets */
     bool by_experts; /* has the name of its first OP_EXPERTS */
@@ -32,6 +37,11 @@ struct link_type {
     bool (*takes)(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k);
     /* Kernels of a decode step; NULL: one. What turns rows into the form that a matmul reads is counted apart. */
     int (*kernels)(const struct link_case *c, const struct cuda_link *k);
+    /* Bytes of workspace that its kernels of prompt rows leave each other things in, of this operation of a list; links share
+     * them. NULL: none. */
+    size_t (*room)(const struct op_list *l, const struct op *o, int n_slot);
+    /* Its kernels by chip, beside those of matrices (cuda_routes); NULL: none. */
+    const struct link_route *routes;
 };
 #define LINK(id, name, file) extern const struct link_type link_##name;
 #include "cuda/plan/links.def"

@@ -6,7 +6,7 @@
 static const struct view no_view = {-1, 0, 0};
 
 struct view link_reads(const struct op_list *l, const struct cuda_link *k) {
-    if (k->kind == LINK_HEAD) return l->op[k->first].rows.x;
+    if (k->product == PRODUCT_CHOSEN) return l->op[k->first].rows.x;
     if (k->norm >= 0) return l->op[k->norm].norm.x;
     if (k->before >= 0) {
         const struct op *o = &l->op[k->before];
@@ -42,7 +42,8 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
                                    const struct cuda_link *t) {
     const struct link_type *type = link_types[g->kind];
     const bool normed = t->norm >= 0;
-    const enum link_form want = g->kind == LINK_GATED && t->wants == FORM_INT8_32 ? FORM_INT8_16 : t->wants;
+    const enum link_form want =
+        g->product == PRODUCT_GATED && t->wants == FORM_INT8_32 ? FORM_INT8_16 : t->wants;
     if (t->matmul < 0 || t->before >= 0 || !type->gives || !(type->gives(c, g, normed) >> want & 1))
         return FORM_ROWS;
     const struct view v = link_writes(c->list, g);
@@ -59,9 +60,22 @@ const struct link_type *const link_types[LINK_KIND_COUNT] = {
 #include "cuda/plan/links.def"
 };
 
+const struct link_route *link_routes(enum link_kind k) {
+    static const struct link_route none = {.kernel = NULL};
+    return link_types[k]->routes ? link_types[k]->routes : &none;
+}
+const struct link_route *link_route(const struct route_case *c, enum link_kind k, enum row_class cls,
+                                    int head) {
+    for (const struct link_route *r = link_routes(k); r->kernel; r++)
+        if (r->cls == cls && (!r->most_head || head <= r->most_head) && c->sm >= r->sm_least &&
+            c->sm <= r->sm_most && (r->mma || !c->only_mma))
+            return r;
+    return NULL;
+}
+
 /* Whether a matmul takes what stands ready for the one in front of it: what is_twice saw. */
 static bool is_again(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k) {
-    return front->kind == LINK_MATMUL && k->kind == LINK_MATMUL && front->norm >= 0 && k->norm < 0 &&
+    return front->product == PRODUCT_ROWS && k->product == PRODUCT_ROWS && front->norm >= 0 && k->norm < 0 &&
            k->before < 0 && view_same(c->list->op[k->matmul].matmul.x, c->list->op[front->norm].norm.out);
 }
 /* What turns rows into another form reads four columns at once. */
@@ -97,8 +111,8 @@ static bool matches(const struct link_case *c, enum link_kind kind, int at, int 
                     const struct cuda_link *front, struct cuda_link *k) {
     const struct link_type *t = link_types[kind];
     if (!takes(c->list, t, at, n)) return false;
-    *k = (struct cuda_link){.kind = kind, .first = at, .n_op = n, .norm = -1, .before = -1, .matmul = -1};
-    if (t->matmul) {
+    *k = (struct cuda_link){kind, t->product, .first = at, .n_op = n, .norm = -1, .before = -1, .matmul = -1};
+    if (t->product) {
         const struct op *o = &c->list->op[at];
         for (k->matmul = at; o->kind != OP_MATMUL; o++) k->matmul++;
         if (k->matmul > at)
@@ -135,7 +149,7 @@ int links_make(const struct link_case *c, struct cuda_link *link) {
         const struct link_type *t = link_types[k->kind];
         k->in.packets = c->list->cls == ROW_DECODE && t->takes && t->takes(c, front, k);
         /* what int8 codes have lost does not come back */
-        if (c->int8 && front->kind == LINK_GATED && front->gives == FORM_ROWS) return 0;
+        if (c->int8 && front->product == PRODUCT_GATED && front->gives == FORM_ROWS) return 0;
     }
     return n;
 }

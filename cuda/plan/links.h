@@ -7,7 +7,10 @@
 #include "cuda/plan/cuda_routes.h"
 
 #ifdef __cplusplus
+#define LINK_C extern "C"
 extern "C" {
+#else
+#define LINK_C
 #endif
 
 /* The edge from the link in front. */
@@ -17,8 +20,19 @@ struct link_edge {
     bool packets; /* decode of one row: it may come in pieces, while the giver still runs (handoff.cuh) */
 };
 
+/* What becomes of the product of a link's first matmul. */
+enum link_product {
+    PRODUCT_NONE, /* it has no matmul whose kernel streams the matrix and takes what stands in front */
+    PRODUCT_ROWS,
+    PRODUCT_GATED,
+    PRODUCT_ADDED, /* to the residual stream */
+    PRODUCT_LATER, /* the same by another kernel of the link */
+    PRODUCT_CHOSEN /* candidates for a token */
+};
+
 struct cuda_link {
     enum link_kind kind;
+    enum link_product product;
     int first, n_op; /* operations of the list */
     /* of these, the RMS norm in front of a matmul (or of the link in front, for both) and the matmul; -1: none */
     int norm, matmul;
@@ -52,72 +66,6 @@ struct view link_reads(const struct op_list *l, const struct cuda_link *k);
 struct view link_writes(const struct op_list *l, const struct cuda_link *k);
 /* What a link is called: the name of its matmul, or of its last operation. */
 const char *link_name(const struct op_list *l, const struct cuda_link *k);
-
-/* The operations of a LINK_ATTEND. */
-struct attend_ops {
-    const struct op_norm *v_norm;          /* without weights; what it reads is v; NULL: none */
-    const struct op_norm *q_norm, *k_norm; /* NULL: none */
-    bool late;                             /* these stand behind the rotation */
-    const struct op_rope *q_rope, *k_rope; /* NULL: none */
-    const struct op_kv_put *put;
-    const struct op_attend *attend;
-};
-/* v as the projection leaves it. */
-static inline struct view attend_value(const struct attend_ops *o) {
-    return o->v_norm ? o->v_norm->x : o->put->v;
-}
-struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k);
-
-/* The operations of a LINK_POST behind its matmul: x = scale * (x + norm(factor * y)). */
-struct post_ops {
-    const struct op_norm *norm; /* NULL: none */
-    const struct op_add *add;
-    float factor, scale; /* 1: none */
-};
-struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
-                              const struct cuda_link *k);
-
-/* The operations of a LINK_DELTA. */
-struct delta_ops {
-    const struct op_conv *conv;
-    const struct op_delta *delta;
-    const struct op_norm *norm;
-    const struct op_glu *glu;
-};
-/* The operations of a LINK_MLA. */
-struct mla_ops {
-    const struct op_norm *norm; /* of the latent */
-    const struct op_rope *k_rope, *q_rope;
-    const struct op_kv_put *put;
-    const struct op_heads *keys, *values; /* each head's matrices: of queries, and of sums */
-    const struct op_attend *attend;
-};
-struct mla_ops link_mla_ops(const struct op_list *l, const struct cuda_link *k);
-
-/* The operations of a LINK_MIX. */
-struct mix_ops {
-    const struct op_matmul *gate; /* NULL: none */
-    const struct op_mix *mix;
-    const struct op_add *add;
-};
-struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k);
-
-struct delta_ops link_delta_ops(const struct op_list *l, const struct cuda_link *k);
-
-/* The operations of a LINK_EXPERTS. */
-struct experts_ops {
-    const struct op_norm *norm; /* NULL: none */
-    const struct op_matmul *router;
-    const struct op_route *route;
-    const struct op_experts *gated, *down;
-    const struct op_glu *glu;
-    /* the shared expert's, what weighs it; NULL: none */
-    const struct op_matmul *shared, *shared_down, *weigh;
-    const struct op_glu *shared_glu;
-    const struct op_mix *mix; /* NULL: none */
-    const struct op_add *add; /* NULL: none */
-};
-struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k);
 
 #ifdef __cplusplus
 }

@@ -22,5 +22,4 @@ struct route {
     int sm_least, sm_most;
     int tokens;
     const char *kernel;
-    unsigned links; /* bit (1 << enum link_kind) */
 };

@@ -9,8 +9,8 @@ template <int D> struct flash_size {
                          smem = 4 * tensor + query;
 };
 
-template <int D, int T>
-__global__ void __launch_bounds__(128) flash_mma_kernel(const __grid_constant__ prompt_attend_job j) {
+template <int D, int T, class J>
+__global__ void __launch_bounds__(128) flash_mma_kernel(const __grid_constant__ J j) {
     constexpr int TENSOR = flash_size<D>::tensor, BLOCK = FLASH_KEYS * 128;
     extern __shared__ __align__(1024) uint8_t flash_smem[];
     __shared__ attend_run run[ATTEND_ROWS];

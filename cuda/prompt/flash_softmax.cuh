@@ -3,16 +3,22 @@
 #include <limits.h>
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/prompt_both.h"
 
 enum { ATTEND_ROWS = 128 }; // of a block at most
+
+// The last position that row t sees, of position pos; -1: there is no such row.
+DEV int attend_last(const prompt_attend_job &, int pos, int) { return pos; }
+DEV int attend_last(const prompt_attend_both &j, int pos, int t) {
+    return pos < 0 ? pos : max(pos, j.until[t]);
+}
 
 // The sequences whose rows a block holds, each with its range of key tiles.
 struct attend_run {
     int slot, tile, tile_end, end; // keys from end on have not been written
 };
 // Fills run[] and returns how many there are; called by all threads.
-template <int KEYS> DEV int attend_runs(const prompt_attend_job &j, int t0, int n, attend_run *run) {
+template <int KEYS, class J> DEV int attend_runs(const J &j, int t0, int n, attend_run *run) {
     __shared__ int slot[ATTEND_ROWS], pos[ATTEND_ROWS], lo, hi, n_run;
     int r = threadIdx.x;
     if (r < n) {
@@ -29,7 +35,7 @@ template <int KEYS> DEV int attend_runs(const prompt_attend_job &j, int t0, int 
     if (one) {
         if (r < n) {
             atomicMin(&lo, pos[r]);
-            atomicMax(&hi, pos[r]);
+            atomicMax(&hi, attend_last(j, pos[r], t0 + r));
         }
         __syncthreads();
         if (r == 0)
@@ -39,11 +45,12 @@ template <int KEYS> DEV int attend_runs(const prompt_attend_job &j, int t0, int 
         for (int i = 0; i < n; i++) {
             int at = 0;
             while (at < k && run[at].slot != slot[i]) at++;
-            int first = j.window ? max(0, pos[i] - j.window + 1) / KEYS : 0, end = pos[i] / KEYS + 1;
-            if (at == k) run[k++] = {slot[i], first, end, pos[i] + 1};
+            int first = j.window ? max(0, pos[i] - j.window + 1) / KEYS : 0,
+                last = attend_last(j, pos[i], t0 + i), end = last / KEYS + 1;
+            if (at == k) run[k++] = {slot[i], first, end, last + 1};
             run[at].tile = min(run[at].tile, first);
             run[at].tile_end = max(run[at].tile_end, end);
-            run[at].end = max(run[at].end, pos[i] + 1);
+            run[at].end = max(run[at].end, last + 1);
         }
         n_run = k;
     }
@@ -99,10 +106,10 @@ DEV void attend_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job 
 
 // The two rows of a thread: fragment rows g and g + 8.
 struct attend_rows {
-    int row[2], pos[2], slot[2]; // row: in the block; slot -1: beyond the step
-    float m[2], l[2];            // largest score so far, in powers of two; sum of this thread's probabilities
+    int row[2], pos[2], last[2], slot[2]; // row: in the block; slot -1: beyond the step
+    float m[2], l[2]; // largest score so far, in powers of two; sum of this thread's probabilities
 };
-DEV attend_rows attend_start(const prompt_attend_job &j, int row0, int t0, int n, int head) {
+template <class J> DEV attend_rows attend_start(const J &j, int row0, int t0, int n, int head) {
     attend_rows r;
     int lane = threadIdx.x & 31;
 #pragma unroll
@@ -110,6 +117,7 @@ DEV attend_rows attend_start(const prompt_attend_job &j, int row0, int t0, int n
         r.row[h] = row0 + (lane >> 2) + 8 * h;
         bool in = r.row[h] < n;
         r.pos[h] = in ? j.pos[t0 + r.row[h]] : -1;
+        r.last[h] = attend_last(j, r.pos[h], t0 + r.row[h]);
         r.slot[h] = in ? j.slot[t0 + r.row[h]] : -1;
         r.m[h] = j.sinks ? j.sinks[head] * 1.4426950408889634f : -INFINITY;
         r.l[h] = j.sinks && (lane & 3) == 0 ? 1.f : 0.f;
@@ -149,7 +157,7 @@ DEV void attend_softmax(const prompt_attend_job &j, const attend_run &w, int k0,
     float top[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int hi = r.slot[h] == w.slot ? r.pos[h] - k0 : -1, lo = j.window ? r.pos[h] - j.window + 1 - k0 : -1;
+        int hi = r.slot[h] == w.slot ? r.last[h] - k0 : -1, lo = j.window ? r.pos[h] - j.window + 1 - k0 : -1;
         if (hi < KEYS - 1 || lo > 0) {
 #pragma unroll
             for (int i = 0; i < KEYS / 8; i++)

@@ -11,8 +11,8 @@
 
 enum { ATTEND_KEYS = 128, ATTEND_STAGES = 2 };
 
-template <int D, int T>
-__global__ void __launch_bounds__(384, 1) flash_wgmma_kernel(const __grid_constant__ prompt_attend_job j) {
+template <int D, int T, class J>
+__global__ void __launch_bounds__(384, 1) flash_wgmma_kernel(const __grid_constant__ J j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int BLOCK = ATTEND_KEYS * 128, TENSOR = D / 64 * BLOCK, STAGE = 2 * TENSOR, QUERY = D * 64 * 2;
     extern __shared__ uint8_t smem_raw[];

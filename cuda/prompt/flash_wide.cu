@@ -163,8 +163,8 @@ DEV void wide_rows(const prompt_attend_job &j, const wide_ring<D> &r, const atte
 }
 #endif
 
-template <int D, int T>
-__global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ prompt_attend_job j) {
+template <int D, int T, class J>
+__global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ J j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using size = wide_size<D>;
     extern __shared__ uint8_t smem_raw[];
@@ -202,19 +202,25 @@ __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constan
 #endif
 }
 
-template <int D, int T> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
+template <int D, int T, class J> static cudaError_t flash(const J &j, int n, cudaStream_t s) {
     using size = wide_size<D>;
-    cudaError_t e = cudaFuncSetAttribute(flash_wide_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         size::smem);
+    cudaError_t e = cudaFuncSetAttribute(flash_wide_kernel<D, T, J>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, size::smem);
     if (e != cudaSuccess) return e;
-    flash_wide_kernel<D, T><<<dim3(j.n_head, (n + size::rows - 1) / size::rows), 384, size::smem, s>>>(j);
+    flash_wide_kernel<D, T, J><<<dim3(j.n_head, (n + size::rows - 1) / size::rows), 384, size::smem, s>>>(j);
     return cudaGetLastError();
 }
-template <int T> static cudaError_t launch(const prompt_attend_job &j, int n, cudaStream_t s) {
+template <int T, class J> static cudaError_t launch(const J &j, int n, cudaStream_t s) {
     return j.dk <= 256 && j.dv <= 256 ? flash<256, T>(j, n, s) : flash<512, T>(j, n, s);
 }
-cudaError_t flash_wide_launch(const prompt_attend_job &j, int n, cudaStream_t s) {
+template <class J> static cudaError_t launch_any(const J &j, int n, cudaStream_t s) {
     return j.type == KV_F16    ? launch<KV_F16>(j, n, s)
            : j.type == KV_Q8_0 ? launch<KV_Q8_0>(j, n, s)
                                : launch<KV_F32>(j, n, s);
+}
+cudaError_t flash_wide_launch(const prompt_attend_job &j, int n, cudaStream_t s) {
+    return launch_any(j, n, s);
+}
+cudaError_t flash_wide_both_launch(const prompt_attend_both &j, int n, cudaStream_t s) {
+    return launch_any(j, n, s);
 }

@@ -47,10 +47,9 @@ DEV void prompt_put_gated(const prompt_job &j, const float (&d)[BN / 2], const p
     }
 }
 // One column of sums, rows 8 i + q: loads of STEP blocks of 8 rows go ahead of their stores, which the compiler may not
-// exchange.
-template <int EPI, int BN>
+// exchange. STEP: as many as registers are left.
+template <int EPI, int BN, int STEP>
 DEV void prompt_put_sums(float *out, size_t stride, const float (&d)[BN / 2], int h, float bias, int left) {
-    constexpr int STEP = BN == 256 ? 16 : 4; // as many as registers are left
     float *p = out;
 #pragma unroll
     for (int i0 = 0; i0 < BN / 8; i0 += STEP) {
@@ -81,7 +80,7 @@ DEV void prompt_store_gated(const prompt_job &j, const float (&d)[BN / 2], int s
         prompt_put_gated<false, BN>(j, d, col, row, n_row);
 }
 // Sums d[4 i + 2 h + q] of rows t0 + 8 i + 2 t + q.
-template <int EPI, int BN>
+template <int EPI, int BN, int STEP = BN == 256 ? 16 : 4>
 DEV void prompt_store(const prompt_job &j, float (&d)[BN / 2], int slab, int t0, int n_row) {
     if (EPI == EPILOGUE_GLU) {
         prompt_gate(d, j.act);
@@ -95,7 +94,7 @@ DEV void prompt_store(const prompt_job &j, float (&d)[BN / 2], int slab, int t0,
     for (int h = 0; h < 2; h++) {
         int n = r + 8 * h;
         if (n < m.n)
-            prompt_put_sums<EPI, BN>(j.out + m.col + n + (size_t)row * j.stride, j.stride, d, h,
-                                     m.bias ? m.bias[n] : 0.f, n_row - row);
+            prompt_put_sums<EPI, BN, STEP>(j.out + m.col + n + (size_t)row * j.stride, j.stride, d, h,
+                                           m.bias ? m.bias[n] : 0.f, n_row - row);
     }
 }

@@ -139,7 +139,7 @@ template <int KIND> static cudaError_t test_product(const prompt_job &j, double 
 static enum infer_status self_test(int kind, uint8_t *memory, double *error, cudaStream_t s) {
     constexpr size_t W = (size_t)TEST_N / 16 * TEST_U * 8192, X = TEST_TILES * (size_t)PROMPT_TILE_BYTES,
                      OUT = (size_t)TEST_T * TEST_N * 4, SUM = (size_t)TEST_T * TEST_N * 16;
-    static double sum[TEST_T * TEST_N * 2];
+    static thread_local double sum[TEST_T * TEST_N * 2]; // ranks are threads
     prompt_job j = {};
     int *n_row = (int *)memory;
     j.w = memory + 256;

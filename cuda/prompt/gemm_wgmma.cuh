@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
             if constexpr (EPI == EPILOGUE_GLU)
                 prompt_finish_gated<BN>(j, d, slab0, warp, t0, n_row, ring + R::stages * R::stage);
             else
-                prompt_store<EPI, BN>(j, d, slab0 + warp, t0, n_row);
+                prompt_store<EPI, BN, BN == 64 ? 8 : 16>(j, d, slab0 + warp, t0, n_row);
         }
         if (EPI == EPILOGUE_GLU && threadIdx.x == 128) bulk_wait();
     }

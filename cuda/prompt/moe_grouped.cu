@@ -31,8 +31,10 @@ __global__ void __launch_bounds__(ORDER_THREADS) moe_grouped_order_kernel(pair_o
 #pragma unroll 4
     for (int row = i; row < n; row += ORDER_THREADS)
 #pragma unroll 4
-        for (int c = 0; c < o.n_used; c++)
-            atomicAdd(&first[route_expert(o.choice.p[row * o.choice.stride + c], o.n_expert)], 1);
+        for (int c = 0; c < o.n_used; c++) {
+            const int e = route_matrix(o.choice.p[row * o.choice.stride + c], o.n_expert, o.first, o.n_all);
+            if (e >= 0) atomicAdd(&first[e], 1);
+        }
     __syncthreads();
     // tiles of 256 pairs, then one of what is left, by its number of blocks; 256 first
     const int many = first[i], whole = many / PAIR_TILE, rest = many % PAIR_TILE,
@@ -74,14 +76,16 @@ __global__ void __launch_bounds__(256)
         *(uint32_t *)(to + next) = pack_half2(v.z, v.w);
     }
     if (threadIdx.x < o.n_used) {
-        const int e = route_expert(o.choice.p[t * o.choice.stride + threadIdx.x], o.n_expert),
-                  to = atomicAdd(&o.next[e], 1);
-        o.pair[to] = t * o.n_used + threadIdx.x;
+        const int e = route_matrix(o.choice.p[t * o.choice.stride + threadIdx.x], o.n_expert, o.first,
+                                   o.n_all),
+                  to = e < 0 ? -1 : atomicAdd(&o.next[e], 1);
+        if (e >= 0) o.pair[to] = t * o.n_used + threadIdx.x;
         places[threadIdx.x] = to;
     }
     __syncthreads();
     for (int c = 0; c < o.n_used; c++) {
         const int place = places[c];
+        if (place < 0) continue;
         uint8_t *to =
             tiles + (size_t)(place / PAIR_BLOCK) * k_tiles * PAIR_BLOCK_BYTES + place % PAIR_BLOCK * 128;
         for (int i = threadIdx.x; i < k_tiles * 8; i += 256)

@@ -10,9 +10,10 @@ struct pair_order {
     const int *n_row;
     rows choice; // [row][n_used] ids as float32, then weights
     int n_expert, n_used;
-    int *pair;  // pair[position] = row * n_used + choice; where nobody is, undefined
-    int *next;  // next[n_expert]: the first position that is free
-    int4 *tile; // tile[0].x: how many follow, the larger ones first; then expert, first position, pairs
+    int first, n_all; // as of struct op_experts: pairs of other ranks' experts have no place
+    int *pair;        // pair[position] = row * n_used + choice; where nobody is, undefined
+    int *next;        // next[n_expert]: the first position that is free
+    int4 *tile;       // tile[0].x: how many follow, the larger ones first; then expert, first position, pairs
 };
 // tile, and next as if no pair had a place. One block.
 cudaError_t moe_grouped_order_launch(const pair_order &o, cudaStream_t s);

@@ -1,5 +1,4 @@
 // Norm, rotation and cache write of prompt rows in every order, and what stands between a product and the residual stream.
-#include "cuda/common/front.cuh"
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/prompt/prompt_qkv_post.h"
@@ -89,24 +88,5 @@ __global__ void __launch_bounds__(256) prompt_post_kernel(const __grid_constant_
 }
 cudaError_t prompt_post_launch(const prompt_post_job &j, int n, cudaStream_t s) {
     prompt_post_kernel<<<n, 256, 0, s>>>(j);
-    return cudaGetLastError();
-}
-
-// A block a row.
-__global__ void __launch_bounds__(256)
-    prompt_front_kernel(rows x, const __grid_constant__ front_job f, const int *n_row, uint8_t *tiles,
-                        int k_tiles, int order) {
-    __shared__ float tmp[16];
-    const int t = blockIdx.x;
-    if (t >= *n_row) return;
-    const float *p = x.p + (size_t)t * x.stride;
-    const float2 m = f.norm ? front_moments(f, p, x.width, tmp) : make_float2(0, 1);
-    for (int k = threadIdx.x * 2; k < x.width; k += 512)
-        prompt_put2(tiles, t, k, k_tiles, order, front_value(f, m, p[k], k),
-                    front_value(f, m, p[k + 1], k + 1));
-}
-cudaError_t prompt_front_launch(rows x, const front_job &f, const int *n_row, uint8_t *tiles, int k_tiles,
-                                int order, int n, cudaStream_t s) {
-    prompt_front_kernel<<<n, 256, 0, s>>>(x, f, n_row, tiles, k_tiles, order);
     return cudaGetLastError();
 }

@@ -1,7 +1,7 @@
-// Norm, rotation, cache write and attention of prompt rows.
+// Norm, rotation and cache write of prompt rows.
 #include "cuda/common/kv_pages.cuh"
-#include "cuda/prompt/flash_wgmma.cuh"
-#include "cuda/prompt/flash_mma.cuh"
+#include "cuda/formats/unit_operands.cuh"
+#include "cuda/prompt/prompt_kernels.h"
 
 // A block a row; sums in one order whatever the number of rows.
 __global__ void prompt_norm_kernel(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
@@ -109,32 +109,4 @@ __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
 cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s) {
     prompt_put_kernel<<<n, 256, 0, s>>>(j);
     return cudaGetLastError();
-}
-
-bool prompt_attend_has(int dk, int dv) { return dk <= 128 && dv <= 128 && dk % 8 == 0 && dv % 8 == 0; }
-template <int D, int T> static cudaError_t attend(const prompt_attend_job &j, int n, cudaStream_t s) {
-    int smem = ATTEND_STAGES * 2 * (D / 64) * ATTEND_KEYS * 128 + 256 * D + 1024;
-    cudaError_t e =
-        cudaFuncSetAttribute(flash_wgmma_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
-    if (e != cudaSuccess) return e;
-    flash_wgmma_kernel<D, T><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
-    return cudaGetLastError();
-}
-template <int D, int T> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
-    cudaError_t e = cudaFuncSetAttribute(flash_mma_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         flash_size<D>::smem);
-    if (e != cudaSuccess) return e;
-    dim3 grid((unsigned)j.n_head, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS));
-    flash_mma_kernel<D, T><<<grid, 128, flash_size<D>::smem, s>>>(j);
-    return cudaGetLastError();
-}
-template <int T> static cudaError_t launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
-    bool small = j.dk <= 64 && j.dv <= 64;
-    if (mma) return small ? flash<64, T>(j, n, s) : flash<128, T>(j, n, s);
-    return small ? attend<64, T>(j, n, s) : attend<128, T>(j, n, s);
-}
-cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
-    return j.type == KV_F16    ? launch<KV_F16>(j, n, mma, s)
-           : j.type == KV_Q8_0 ? launch<KV_Q8_0>(j, n, mma, s)
-                               : launch<KV_F32>(j, n, mma, s);
 }

@@ -3,6 +3,7 @@
 #include "cuda/common/launch.h"
 #include "cuda/ranks/rank_wires.cuh"
 
+enum { AT_ONCE = 4 };
 // All threads come here. False: a rank left.
 DEV bool meet(const rank_wires &w, int which, uint32_t tag) {
     const int r = threadIdx.x;
@@ -23,13 +24,37 @@ __global__ void __launch_bounds__(256) rank_gather_kernel(const __grid_constant_
     const uint32_t tag = rank_epoch(j.w, j.nth) + 1;
     const int width = j.x.width, n = *j.n_row * width;
     if (!meet(j.w, 0, tag)) return;
-    for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += GATHER_BLOCKS * 256) {
-        const int row = i / width, col = i % width;
-        const float v = __ldcg(j.x.p + row * j.x.stride + col);
-        for (int r = 0; r < j.w.n; r++) j.to[r][row * j.stride + j.col + col] = v;
+    const int step = gridDim.x * 256;
+    for (int i0 = blockIdx.x * 256 + threadIdx.x; i0 < n; i0 += AT_ONCE * step) {
+        float v[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int i = i0 + k * step;
+            v[k] = i < n ? __ldcg(j.x.p + i / width * j.x.stride + i % width) : 0.f;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const int i = i0 + k * step;
+            for (int r = 0; i < n && r < j.w.n; r++) j.to[r][i / width * j.stride + j.col + i % width] = v[k];
+        }
     }
     meet(j.w, 1, tag);
 }
-cudaError_t rank_gather_launch(const rank_gather_job &j, bool overlap, cudaStream_t s) {
-    return launch_overlapped(rank_gather_kernel, dim3(GATHER_BLOCKS), 256, 0, overlap, s, j);
+cudaError_t rank_gather_launch(const rank_gather_job &j, int n, bool overlap, cudaStream_t s) {
+    const int blocks = n > RANK_FEW_ROWS ? (int)GATHER_BLOCKS : 32;
+    return launch_overlapped(rank_gather_kernel, dim3(blocks), 256, 0, overlap, s, j);
+}
+
+// What the stream did before is there for all when its flags are.
+__global__ void __launch_bounds__(32) rank_meet_kernel(const __grid_constant__ rank_wires w, uint32_t tag) {
+    const int r = threadIdx.x;
+    if (r >= w.n || r == w.rank) return;
+    rank_flag_set(w.meet[r] + w.rank, tag);
+    rank_patience p;
+    while ((int)(rank_flag(w.meet[w.rank] + r) - tag) < 0 && !p.ends(w, r)) {
+    }
+}
+cudaError_t rank_meet_launch(const rank_wires &w, uint32_t tag, cudaStream_t s) {
+    rank_meet_kernel<<<1, 32, 0, s>>>(w, tag);
+    return cudaGetLastError();
 }

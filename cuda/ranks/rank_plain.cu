@@ -49,6 +49,36 @@ cudaError_t rank_sum_launch(const rank_rows &j, rows x, bool adds, int n, cudaSt
 }
 
 __global__ void __launch_bounds__(THREADS)
+    rank_parts_kernel(const __grid_constant__ rank_parts j, rows x, bool adds) {
+    const int r = blockIdx.y;
+    const size_t step = (size_t)gridDim.x * THREADS;
+    for (size_t i = j.at[r] + (size_t)blockIdx.x * THREADS + threadIdx.x; i < j.at[r + 1]; i += step) {
+        const float v = __ldcv(j.from[r] + i);
+        float *to = x.p + i / x.width * x.stride + i % x.width;
+        *to = adds ? __fadd_rn(*to, v) : v;
+    }
+}
+// Four numbers at once; parts begin at multiples of four.
+__global__ void __launch_bounds__(THREADS)
+    rank_parts4_kernel(const __grid_constant__ rank_parts j, rows x, bool adds) {
+    const int r = blockIdx.y;
+    const size_t end = j.at[r + 1] / 4, step = (size_t)gridDim.x * THREADS;
+    for (size_t i = j.at[r] / 4 + (size_t)blockIdx.x * THREADS + threadIdx.x; i < end; i += step) {
+        const float4 v = __ldcv((const float4 *)j.from[r] + i);
+        float4 *to = (float4 *)(x.p + i * 4 / x.width * x.stride + i * 4 % x.width);
+        *to = adds ? add4(*to, v) : v;
+    }
+}
+cudaError_t rank_parts_launch(const rank_parts &j, rows x, bool adds, int n, cudaStream_t s) {
+    const size_t part = (size_t)n * x.width / j.n + 4;
+    if (x.width % 4 || (size_t)x.p % 16 || x.stride % 4)
+        rank_parts_kernel<<<dim3(blocks_for(part), j.n), THREADS, 0, s>>>(j, x, adds);
+    else
+        rank_parts4_kernel<<<dim3(blocks_for(part / 4), j.n), THREADS, 0, s>>>(j, x, adds);
+    return cudaGetLastError();
+}
+
+__global__ void __launch_bounds__(THREADS)
     rank_columns_kernel(const __grid_constant__ rank_rows j, rows out, int n) {
     const int r = blockIdx.y, width = j.col[r + 1] - j.col[r];
     const size_t all = (size_t)n * width;

@@ -8,6 +8,7 @@
 #include "cuda/run/prompt_program.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/tune.h"
+#include "base/host.h"
 #include "base/mem.h"
 
 // ---- open
@@ -180,7 +181,7 @@ static enum infer_status compile_class(cuda_backend *b, enum row_class cls) {
     CU(cudaSetDevice(b->device));
     if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (!b->c.cuda.no_graphs && !b->host && (!b->ranks || cuda_ranks_wired(b))) TRY(capture_all(b));
+    if (!b->c.cuda.no_graphs && !b->host && cuda_ranks_graph(b)) TRY(capture_all(b));
     return cuda_warm(b);
 }
 static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
@@ -198,6 +199,7 @@ static uint8_t *pinned_pages(const cuda_backend *b, unsigned i) {
 static uint8_t *pinned_result(const cuda_backend *b, unsigned i) {
     return b->pinned + b->plan.pin_result + i * b->plan.host_result_bytes;
 }
+enum { SEND_PIECE = 4 << 20 };
 // Rows that are given, one after the other; at[n_row]: which of them a row of the step has, -1: none.
 static enum infer_status send_input(cuda_backend *b, const struct step *s, int32_t *at) {
     const size_t bytes = b->plan.input_row;
@@ -211,9 +213,17 @@ static enum infer_status send_input(cuda_backend *b, const struct step *s, int32
         return err_set(INFER_E_INPUT, "cuda: %d rows of a step are no tokens, there is room for %d (.inputs)",
                        n, b->c.n_input);
     CU(cudaEventSynchronize(b->input_sent)); // the copy before this one, which its step waited for
-    for (int t = 0; t < s->n_row; t++)
-        if (s->input[t]) memcpy(to + (size_t)at[t] * bytes, s->input[t], bytes);
-    CU(cudaMemcpyAsync(b->work + b->plan.input, to, (size_t)n * bytes, cudaMemcpyHostToDevice, b->stream));
+    const int piece =
+        bytes < SEND_PIECE ? (int)(SEND_PIECE / bytes) : 1; // one is sent while the next is copied
+    for (int t = 0, first = 0; t < s->n_row; t += piece) {
+        const int m = s->n_row - t < piece ? s->n_row - t : piece;
+        int last = first;
+        for (int i = t; i < t + m; i++) last += at[i] >= 0;
+        host_copy_rows(to, at + t, (const void *const *)(s->input + t), m, bytes);
+        CU(cudaMemcpyAsync(b->work + b->plan.input + (size_t)first * bytes, to + (size_t)first * bytes,
+                           (size_t)(last - first) * bytes, cudaMemcpyHostToDevice, b->stream));
+        first = last;
+    }
     CU(cudaEventRecord(b->input_sent, b->stream));
     return INFER_OK;
 }
@@ -270,8 +280,12 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
     for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
     TRY(put_draws(b, s, f, (dev_draw *)(blob + b->plan.step_draw)));
+    const bool ahead = s->until && !fetched; // decode rows see what is before them
+    const size_t bytes = b->plan.step_bytes, more = ahead ? (size_t)s->n_row * 4 : 0;
+    b->until = ahead ? (const int32_t *)((const uint8_t *)b->t.step + bytes) : NULL;
+    if (ahead) memcpy(blob + bytes, s->until, more);
     if (!fetched)
-        CU(cudaMemcpyAsync((void *)b->t.step, blob, b->plan.step_bytes, cudaMemcpyHostToDevice, b->stream));
+        CU(cudaMemcpyAsync((void *)b->t.step, blob, bytes + more, cudaMemcpyHostToDevice, b->stream));
     if (b->pages_known && b->pages_version == s->pages_version) return INFER_OK;
     int32_t *pages = (int32_t *)pinned_pages(b, f);
     for (int g = 0; g < b->c.n_kv_group; g++)
@@ -324,7 +338,7 @@ static enum infer_status send_logits(cuda_backend *b, enum row_class cls, const 
 static enum infer_status run_step(cuda_backend *b, enum row_class cls, const struct step *s) {
     unsigned f = b->n_run % CUDA_FLIGHT;
     if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
-    TRY(step_lacks(s, "cuda"));
+    TRY(cuda_ranks_there(b));
     CU(cudaSetDevice(b->device));
     const bool fetched = cls == ROW_DECODE && b->decode;
     TRY(send_step(b, s, f, fetched));
@@ -366,7 +380,7 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     if (b->n_run == b->n_wait) infer_bug("no step is in flight");
     unsigned f = b->n_wait++ % CUDA_FLIGHT;
     CU(cudaSetDevice(b->device));
-    CU(cudaEventSynchronize(b->done[f]));
+    TRY(cuda_ranks_await(b, b->done[f]));
     const uint8_t *res = b->flight[f].result;
     out->token = (const int32_t *)res;
     out->top = b->flight[f].top ? (const struct infer_top *)(res + b->plan.top_offset) : NULL;
@@ -385,8 +399,25 @@ static enum infer_status cuda_read(struct backend *base, enum row_class cls, str
     rows r = cuda_rows(b, b->c.list[cls], v);
     CU(cudaSetDevice(b->device));
     CU(cudaStreamSynchronize(b->stream));
-    CU(cudaMemcpy2D(out, (size_t)v.width * 4, r.p, r.stride * 4, (size_t)v.width * 4, (size_t)n_row,
-                    cudaMemcpyDeviceToHost));
+    const size_t wide = (size_t)v.width * 4, bytes = wide * (size_t)n_row;
+    const bool pinned = bytes <= (size_t)b->c.n_input * b->plan.input_row; // no step is under way
+    const int piece = (n_row + CUDA_FLIGHT - 1) / CUDA_FLIGHT;
+    uint8_t *to = b->pinned + b->plan.pin_input;
+    if (!pinned) {
+        CU(cudaMemcpy2D(out, wide, r.p, r.stride * 4, wide, (size_t)n_row, cudaMemcpyDeviceToHost));
+        return INFER_OK;
+    }
+    auto rows_of = [&](int i) { return n_row - i * piece < piece ? n_row - i * piece : piece; };
+    for (int i = 0; i < CUDA_FLIGHT && rows_of(i) > 0; i++) { // one comes while the one before is copied
+        CU(cudaMemcpy2DAsync(to + (size_t)(i * piece) * wide, wide, r.p + (size_t)(i * piece) * r.stride,
+                             r.stride * 4, wide, (size_t)rows_of(i), cudaMemcpyDeviceToHost, b->stream));
+        CU(cudaEventRecord(b->done[i], b->stream));
+    }
+    for (int i = 0; i < CUDA_FLIGHT && rows_of(i) > 0; i++) {
+        CU(cudaEventSynchronize(b->done[i]));
+        host_copy((uint8_t *)out + (size_t)(i * piece) * wide, to + (size_t)(i * piece) * wide,
+                  (size_t)rows_of(i) * wide);
+    }
     return INFER_OK;
 }
 
@@ -490,9 +521,26 @@ static void cuda_info(const struct backend *base, struct backend_info *out) {
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",          cuda_probe,       cuda_memory,     cuda_sizes,   cuda_open,
-    cuda_upload,     cuda_compile,     cuda_run,        cuda_wait,    NULL,
-    cuda_read,       cuda_kv_read,     cuda_kv_write,   cuda_kv_page, cuda_kv_copy,
-    cuda_state_read, cuda_state_write, cuda_state_copy, cuda_cancel,  cuda_info,
+    "cuda",
+    cuda_probe,
+    cuda_memory,
+    cuda_sizes,
+    cuda_open,
+    cuda_upload,
+    cuda_compile,
+    cuda_run,
+    NULL,
+    cuda_wait,
+    NULL,
+    cuda_read,
+    cuda_kv_read,
+    cuda_kv_write,
+    cuda_kv_page,
+    cuda_kv_copy,
+    cuda_state_read,
+    cuda_state_write,
+    cuda_state_copy,
+    cuda_cancel,
+    cuda_info,
     cuda_close,
 };

@@ -38,6 +38,7 @@ struct cuda_backend {
     dev_input in;
     uint64_t pages_version;
     bool pages_known;
+    const int32_t *until; // until[row] of the step that is being queued; NULL: no row sees what follows it
     unsigned n_run, n_wait, n_decode; // n_decode: of decode rows; the fused program counts them itself, too
     int *next_decode;                 // the device's count of them
     struct {

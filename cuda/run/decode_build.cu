@@ -1,6 +1,5 @@
 // From the links of the decode list (links.h) to a program: which kernels, and whom each hands its result.
 #include "cuda/run/decode_program_impl.h"
-#include "base/mem.h"
 #include "seam/op_list.h"
 
 static const decode_code *const codes[] = {
@@ -26,21 +25,15 @@ static bool find_links(decode_maker &m, struct cuda_link *link) {
     const struct op_list *l = decode_list(b);
     const struct route_case route = cuda_route_case(b);
     const struct link_case c = {l, &b->plan, b->c.store, &route, m.int8, has_kernel, &m};
-    int n_matmul = 0, n_look = 0;
-    p->n_link = p->settled = links_make(&c, link);
+    const int n_matmul = program_links(p, c, link);
+    int n_look = 0;
     if (!p->n_link || (m.int8 && m.refused) || link[0].kind != LINK_EMBED ||
-        l->op[l->n_op - 1].kind != OP_SELECT || l->max_rows > 1024)
+        (l->max_out && l->op[l->n_op - 1].kind != OP_SELECT) || l->max_rows > 1024)
         return false;
-    memset(p->link, 0, (size_t)l->n_op * sizeof *p->link);
+    p->settled = p->n_link;
     for (int i = 0; i < p->n_link; i++) {
-        decode_link *d = &p->link[i];
-        const struct view out = link_writes(l, &link[i]);
-        d->is = link[i];
-        d->name = link_name(l, &d->is);
-        d->out_rows = d->is.kind != LINK_HEAD && out.buf >= 0 && cuda_out_rows(l, out);
-        n_matmul += is_matmul(d);
-        n_look += decode_code_of(d)->looks;
-        if (n_look == 2 && decode_code_of(d)->looks) p->settled = i;
+        n_look += decode_code_of(&p->link[i])->looks;
+        if (n_look == 2 && decode_code_of(&p->link[i])->looks) p->settled = i;
     }
     return n_matmul > 0;
 }
@@ -50,7 +43,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
     for (int i = p->n_link; i-- > 0;) { // from the end: a gate looks at the kernel behind it
         decode_link *d = &p->link[i];
         const matmul_link *next =
-            d->is.kind == LINK_GATED && d->is.gives != FORM_ROWS ? &p->link[i + 1].mm : NULL;
+            d->is.product == PRODUCT_GATED && d->is.gives != FORM_ROWS ? &p->link[i + 1].mm : NULL;
         if (is_matmul(d) && !decode_matmul_make(m, d, next)) return false;
     }
     for (int i = 0; i < p->n_link; i++) {
@@ -61,7 +54,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
     for (int i = 1; i + 1 < p->n_link && i < MOST_TAGS; i++)
         if (decode_code_of(&p->link[i])->hand_over)
             decode_code_of(&p->link[i])->hand_over(b, &p->link[i], 1 + (uint32_t)i);
-    if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
+    if (p->link[1].is.product == PRODUCT_ROWS) p->link[1].mm.job.first = true;
     for (int i = 0; int8 && i < p->n_link; i++)
         if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_streamk(b, &p->link[i], i);
     return true;
@@ -115,14 +108,12 @@ static void tell(const cuda_backend *b, const struct decode_program *p) {
 
 enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     const struct op_list *l = b->c.list[ROW_DECODE];
-    struct decode_program *p;
-    struct cuda_link *link = NULL;
+    struct decode_program *p = NULL;
+    struct cuda_link *link;
     bool fits = false;
     *out = NULL;
     if (b->prop.major < 9) return INFER_OK; // bulk copies
-    TRY(mem_new(&p, sizeof *p, "a decode program"));
-    enum infer_status st = mem_new(&p->link, (size_t)l->n_op * sizeof *p->link, "a decode program");
-    if (st == INFER_OK) st = mem_new(&link, (size_t)l->n_op * sizeof *link, "a decode program");
+    enum infer_status st = program_new(&p, &link, l);
     if (st == INFER_OK)
         st = mem_new(&p->up, (size_t)(b->plan.n_group + 1) * sizeof *p->up, "a decode program");
     if (st == INFER_OK) st = find_scales(b, p->up);
@@ -147,8 +138,6 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
 }
 
 void decode_free(struct decode_program *p) {
-    if (!p) return;
-    mem_free(p->up);
-    mem_free(p->link);
-    mem_free(p);
+    if (p) mem_free(p->up);
+    program_free(p);
 }

@@ -19,9 +19,11 @@ static int best_split(const gemv_args &j, const struct mm_kernel *k, int blocks)
     return best;
 }
 static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
-static enum mm_epilogue epilogue_of(enum link_kind k) {
-    const bool adds = k == LINK_RESIDUAL || k == LINK_POST || k == LINK_REDUCED;
-    return k == LINK_GATED ? EPI_GLU : k == LINK_HEAD ? EPI_HEAD : adds ? EPI_ADD : EPI_STORE;
+static enum mm_epilogue epilogue_of(enum link_product p) {
+    return p == PRODUCT_GATED    ? EPI_GLU
+           : p == PRODUCT_CHOSEN ? EPI_HEAD
+           : p == PRODUCT_ROWS   ? EPI_STORE
+                                 : EPI_ADD;
 }
 // Shared memory of a block for one row.
 size_t decode_block_bytes(const matmul_link *l) { return mm_smem(l->k, l->x_bytes); }
@@ -82,7 +84,7 @@ static bool make_regions(const cuda_backend *b, const float (*up)[2], matmul_lin
     const act_form in = decode_form(b, form, k->slot);
     memset(l, 0, sizeof *l);
     l->x_bytes = (size_t)g->region[0].u * in.unit;
-    if (!find_kernel(b, l, g->region + first, n, in.ga, epilogue_of(k->kind), next)) return false;
+    if (!find_kernel(b, l, g->region + first, n, in.ga, epilogue_of(k->product), next)) return false;
     place_weights(b, up, &l->job, l->k, group, first, n);
     few_shape few;
     for (int i = 0; i < 3; i++)
@@ -101,9 +103,9 @@ static bool make_all(const decode_maker &m, matmul_link *l, matmul_link *other, 
     const float(*up)[2] = m.p->up;
     const int n = b->plan.group[decode_list(b)->op[k->matmul].matmul.w->id].n_region;
     other->k = NULL;
-    if (n > (k->kind == LINK_HEAD ? 1 : 2)) return false;
+    if (n > (k->product == PRODUCT_CHOSEN ? 1 : 2)) return false;
     if (make_regions(b, up, l, k, form, next, 0, n)) return true;
-    return n == 2 && k->kind == LINK_MATMUL && make_regions(b, up, l, k, form, next, 0, 1) &&
+    return n == 2 && k->product == PRODUCT_ROWS && make_regions(b, up, l, k, form, next, 0, 1) &&
            make_regions(b, up, other, k, form, next, 1, 1);
 }
 bool decode_matmul_has(const decode_maker &m, const struct cuda_link *k, enum link_form in, enum link_form) {
@@ -219,17 +221,20 @@ enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *
 int decode_input_pitch(const decode_link *d, int rows) {
     return rows > 1 && few_kernel(&d->mm, rows) < 0 ? half_pitch(rows) : 0;
 }
-enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap) {
+enum infer_status decode_matmul_input(const decode_step &s, const decode_link *d, bool overlap) {
     const int rows = decode_rows(s, d);
+    if (!d->from_rows) return INFER_OK;
+    act_rows_job in = d->input;
+    in.xo_pitch = decode_input_pitch(d, rows);
+    CU(d->is.before < 0 ? act_rows_give(in, rows, overlap, s.stream)
+                        : act_front_give(in, d->front, rows, overlap, s.stream));
+    return INFER_OK;
+}
+enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap) {
     gemv_args j = d->mm.job;
     j.xo_pitch = pitch;
-    if (d->from_rows) {
-        act_rows_job in = d->input;
-        in.xo_pitch = decode_input_pitch(d, rows);
-        CU(d->is.before < 0 ? act_rows_give(in, rows, overlap, s.stream)
-                            : act_front_give(in, d->front, rows, overlap, s.stream));
-    }
-    return decode_matmul_launch(s, &d->mm, j, rows);
+    TRY(decode_matmul_input(s, d, overlap));
+    return decode_matmul_launch(s, &d->mm, j, decode_rows(s, d));
 }
 cudaError_t decode_matmul_prepare(void) {
     cudaError_t e = mm_prepare();

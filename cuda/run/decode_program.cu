@@ -18,7 +18,7 @@ static enum infer_status run_link(const decode_step &s, int i, int *n) {
     const decode_link *d = &s.p->link[i];
     const bool overlap = i > s.p->settled;
     *n = 1;
-    if (d->is.kind != LINK_HEAD && !decode_chosen(s.s, d->name)) return INFER_OK;
+    if (d->is.product != PRODUCT_CHOSEN && !decode_chosen(s.s, d->name)) return INFER_OK;
     if (d->is.kind == LINK_PLAIN) return run_plain(s, i, n);
     TRY(decode_code_of(d)->run(s, d, overlap));
     if (d->to_rows) CU(act_rows_take(d->output, decode_rows(s, d), overlap, s.stream));
@@ -32,12 +32,18 @@ static bool in_packets(const struct decode_program *p, const char *name) {
             return true;
     return false;
 }
+// Of a list that selects no token: layers with others behind them. The step is done, as select says it of the others.
+__global__ void step_done_kernel(int *next) { ++*next; }
+
 static enum infer_status run_links(cuda_backend *b, struct decode_program *p, int rows, bool shared,
                                    const selection &sel, cudaStream_t stream) {
     const int most = b->c.list[ROW_DECODE]->max_out, outs = rows < most ? rows : most;
     const bool whole = !sel.only && (!sel.without || !in_packets(p, sel.without));
     const decode_step s = {b, p, rows, outs, shared, rows == 1 && !shared && whole, sel, stream};
     for (int i = 0, n; i < p->n_link; i += n) TRY(run_link(s, i, &n));
+    if (most || sel.only) return INFER_OK;
+    step_done_kernel<<<1, 1, 0, stream>>>(b->next_decode);
+    CU(cudaGetLastError());
     return INFER_OK;
 }
 enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool shared,
@@ -80,7 +86,8 @@ static enum infer_status time_links(cuda_backend *b, struct decode_program *p, i
 static const char *nth_name(const cuda_backend *b, int nth, int *count) {
     const struct decode_program *p = b->decode;
     const struct op_list *l = b->c.list[ROW_DECODE];
-    const bool head = p->link[p->n_link - 1].is.kind == LINK_HEAD; // whose choice has a name of its own
+    const bool head =
+        p->link[p->n_link - 1].is.product == PRODUCT_CHOSEN; // whose choice has a name of its own
     auto name = [&](int i) { return i < p->n_link ? p->link[i].name : l->op[l->n_op - 1].name; };
     for (int i = 0; i < p->n_link + head; i++) {
         int same = 0;

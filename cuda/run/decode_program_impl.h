@@ -5,9 +5,8 @@
 #include "cuda/decode/gemv/gemv_streamk.h"
 #include "cuda/decode/gemv/post_norm.h"
 #include "cuda/decode/skinny/skinny.h"
-#include "cuda/plan/links.h"
-#include "cuda/run/cuda_impl.h"
 #include "cuda/run/decode_program.h"
+#include "cuda/run/program.h"
 
 // Where a vector lies in a form; bytes between rows and between units of 256 columns.
 struct act_form {
@@ -42,25 +41,12 @@ struct matmul_link {
     streamk_job streamk_job;
     int nth; // of a norm: those that handed the residual stream on before it
 };
-enum { DECODE_OWN = 2048 };
-struct decode_link {
-    struct cuda_link is;
-    const char *name;
-    bool out_rows; // works on the rows that want an output
+struct decode_link : program_link {
     // Kinds with a matmul. Behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
     struct matmul_link mm, other; // other: another launch, of the second region; k NULL: none
-    bool from_rows, to_rows;
     act_rows_job input, output;
-    front_job front; // of .before, done to the input on its way
-    post_job post;   // POST, REDUCED: behind the matmul
-    // The jobs of other kinds.
-    alignas(16) uint8_t own[DECODE_OWN];
+    post_job post; // POST, REDUCED: behind the matmul
 };
-template <class T> static T *own(decode_link *d) {
-    static_assert(sizeof(T) <= DECODE_OWN, "room for a link's jobs");
-    return (T *)d->own;
-}
-template <class T> static const T *own(const decode_link *d) { return own<T>((decode_link *)d); }
 
 struct decode_program {
     struct decode_link *link;
@@ -122,11 +108,6 @@ static inline size_t decode_shared_memory(const cuda_backend *b) {
 }
 static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 static inline const struct op_list *decode_list(const cuda_backend *b) { return b->c.list[ROW_DECODE]; }
-// Rows of the step that a link works on.
-static inline const int *row_count(const cuda_backend *b, bool out_rows) {
-    return out_rows ? &b->t.step->n_out : &b->t.step->n_row;
-}
-
 // decode_edge.cu: what lies between links.
 // Of a writer of the residual stream, which hands it on if the link behind takes a form.
 handoff_to decode_hands(decode_maker &m, const decode_link *d);
@@ -149,7 +130,8 @@ bool decode_matmul_has(const decode_maker &m, const struct cuda_link *k, enum li
 bool decode_matmul_make(const decode_maker &m, decode_link *d, const matmul_link *next);
 size_t decode_block_bytes(const matmul_link *l);
 bool decode_fit_together(const cuda_backend *b, size_t one, size_t other);
-// Input of rows, then the product.
+// Input of rows; the same, then the product.
+enum infer_status decode_matmul_input(const decode_step &s, const decode_link *d, bool overlap);
 enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap);
 enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const gemv_args &j,
                                        int rows);
@@ -157,7 +139,9 @@ int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag);
 cudaError_t decode_matmul_prepare(void);
-// link_post.cu: a product on zeros, whose sum with the residual stream is another kernel's; what comes between is not said yet
+// link_post.cu: a product on zeros, whose sum with the residual stream is another kernel's; what comes between is not said yet; where that
+// kernel leaves the stream
+void decode_post_give(decode_maker &m, decode_link *d);
 void decode_post_make(decode_maker &m, decode_link *d);
 // decode_streamk.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_streamk.cuh where that is faster.
 void decode_streamk(const cuda_backend *b, decode_link *d, int i);

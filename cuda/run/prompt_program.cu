@@ -1,10 +1,10 @@
 // The program of prompt rows: links one after the other, in a plain Llama eight kernels a layer (norm; q k v; rotation and cache
 // write; attention; output projection with the residual; norm; gate, up and their product; down with the residual).
 #include <stdio.h>
-#include "base/mem.h"
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/prompt/delta_prompt.h"
+#include "cuda/run/prompt_profile.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
 #include "seam/op_list.h"
@@ -74,17 +74,17 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const struct op_list *list = b->c.list[ROW_PROMPT];
     const int group = list->op[d->is.matmul].matmul.w->id;
     const cuda_group *g = &b->plan.group[group];
-    const bool later = d->is.kind == LINK_POST || d->is.kind == LINK_REDUCED;
-    const rows out =
-        cuda_rows(b, list, later ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
-    const bool glu = d->is.kind == LINK_GATED;
+    const enum link_product product = d->is.product;
+    const rows out = cuda_rows(
+        b, list, product == PRODUCT_LATER ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
+    const bool glu = product == PRODUCT_GATED;
     const prompt_tiles gated = glu ? prompt_output(b, d, ACT_GATED) : prompt_tiles{};
     prompt_gemm *l = &d->gemm;
     memset(l->tuned, -1, sizeof l->tuned);
-    l->epilogue = glu ? EPILOGUE_GLU : d->is.kind == LINK_RESIDUAL ? EPILOGUE_ADD : EPILOGUE_STORE;
+    l->epilogue = glu ? EPILOGUE_GLU : product == PRODUCT_ADDED ? EPILOGUE_ADD : EPILOGUE_STORE;
     l->weights = group;
     d->scaled = out;
-    d->factor = d->is.kind == LINK_MATMUL ? g->member[0].factor : 1;
+    d->factor = product == PRODUCT_ROWS ? g->member[0].factor : 1;
     l->n_job = g->n_region;
     d->input = input_of(b, d);
     d->from_rows = d->is.in.form == FORM_ROWS;
@@ -102,7 +102,7 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
         j->n_slab = r->rows / UNIT_ROWS;
         j->x = d->input.tiles;
         j->k_tiles = d->input.k_tiles;
-        j->n_row = prompt_rows(b, d);
+        j->n_row = row_count(b, d->out_rows);
         if (glu) {
             j->glu = gated.tiles;
             j->glu_order = gated.order;
@@ -120,14 +120,7 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
 static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
     const struct link_case c = {l, &b->plan, b->c.store, &p->route, false, NULL, NULL};
-    int n_matmul = 0;
-    p->n_link = links_make(&c, link);
-    for (int i = 0; i < p->n_link; i++) {
-        const struct view out = link_writes(l, &link[i]);
-        p->link[i].is = link[i];
-        p->link[i].out_rows = out.buf >= 0 && cuda_out_rows(l, out);
-        n_matmul += link[i].matmul >= 0;
-    }
+    const int n_matmul = program_links(p, c, link);
     for (int i = 0; i < p->n_link; i++)
         if (codes[p->link[i].is.kind]->make) codes[p->link[i].is.kind]->make(p, b, &p->link[i]);
     return n_matmul > 0;
@@ -171,17 +164,15 @@ static enum infer_status choose_routes(cuda_backend *b, prompt_program *p) {
 
 enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
-    struct prompt_program *p;
-    struct cuda_link *link = NULL;
+    struct prompt_program *p = NULL;
+    struct cuda_link *link;
     *out = NULL;
     if (b->prop.major < 8) return INFER_OK;
-    TRY(mem_new(&p, sizeof *p, "a prompt program"));
-    enum infer_status st = mem_new(&p->link, (size_t)l->n_op * sizeof *p->link, "a prompt program");
-    if (st == INFER_OK) st = mem_new(&link, (size_t)l->n_op * sizeof *link, "a prompt program");
+    enum infer_status st = program_new(&p, &link, l);
     if (st == INFER_OK) st = choose_routes(b, p);
     const bool fits = st == INFER_OK && build(b, p, link);
     const cudaError_t e =
-        p->has_delta ? delta_prompt_prepare(delta_prompt_stages(p->route.shared_bytes)) : cudaSuccess;
+        fits && p->has_delta ? delta_prompt_prepare(delta_prompt_stages(p->route.shared_bytes)) : cudaSuccess;
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     mem_free(link);
     if (st != INFER_OK || !fits) {
@@ -194,11 +185,7 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
 }
 
 int prompt_grid(const struct prompt_program *p) { return p && p->has_delta ? CHUNK_ROWS : 0; }
-void prompt_free(struct prompt_program *p) {
-    if (!p) return;
-    mem_free(p->link);
-    mem_free(p);
-}
+void prompt_free(struct prompt_program *p) { program_free(p); }
 
 // ---- running
 enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
@@ -215,21 +202,54 @@ static enum infer_status run_link(const cuda_backend *b, const prompt_program *p
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->output;
     TRY(codes[d->is.kind]->run(b, p, d, n, s));
-    if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, prompt_rows(b, d), t->x, n, s));
+    if (d->to_rows)
+        CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, row_count(b, d->out_rows), t->x, n, s));
     return INFER_OK;
+}
+static enum infer_status run_any(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n_row,
+                                 int n_out, cudaStream_t s) {
+    const int n = d->out_rows ? n_out : n_row;
+    if (d->is.kind == LINK_PLAIN)
+        return cuda_run_ops(b, ROW_PROMPT, d->is.first, d->is.n_op, n_row, n_out, op_queue{s, false});
+    return n ? run_link(b, p, d, n, s) : INFER_OK;
 }
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,
                              cudaStream_t s) {
-    const op_queue plain = {s, false};
-    TRY(cuda_rope_tables(b, n_row, plain));
+    TRY(cuda_rope_tables(b, n_row, op_queue{s, false}));
     if (p->has_delta) TRY(prompt_delta_cut(b, s));
+    for (int i = 0; i < p->n_link; i++) TRY(run_any(b, p, &p->link[i], n_row, n_out, s));
+    return INFER_OK;
+}
+
+// ---- looking
+static enum infer_status profile(cuda_backend *b, int n_row, int n_out, cudaEvent_t from, cudaEvent_t to,
+                                 void (*line)(void *user, const char *kind, const char *name, float us),
+                                 void *user) {
+    const prompt_program *p = b->prompt;
     for (int i = 0; i < p->n_link; i++) {
-        const prompt_link *d = &p->link[i];
-        const int n = d->out_rows ? n_out : n_row;
-        if (d->is.kind == LINK_PLAIN)
-            TRY(cuda_run_ops(b, ROW_PROMPT, d->is.first, d->is.n_op, n_row, n_out, plain));
-        else if (n)
-            TRY(run_link(b, p, d, n, s));
+        const struct cuda_link *k = &p->link[i].is;
+        float ms = 0;
+        CU(cudaEventRecord(from, b->stream));
+        TRY(run_any(b, p, &p->link[i], n_row, n_out, b->stream));
+        CU(cudaEventRecord(to, b->stream));
+        CU(cudaEventSynchronize(to));
+        CU(cudaEventElapsedTime(&ms, from, to));
+        line(user, route_link_name(k->kind), link_name(b->c.list[ROW_PROMPT], k), ms * 1000);
     }
     return INFER_OK;
+}
+enum infer_status prompt_profile(struct backend *base, int n_row, int n_out,
+                                 void (*line)(void *user, const char *kind, const char *name, float us),
+                                 void *user) {
+    cuda_backend *b = (cuda_backend *)base;
+    cudaEvent_t e[2] = {};
+    if (!b->prompt) return err_set(INFER_E_UNSUPPORTED, "prompt rows are not fused");
+    CU(cudaSetDevice(b->device));
+    enum infer_status st = INFER_OK;
+    for (int i = 0; i < 2 && !st; i++)
+        if (cudaEventCreate(&e[i]) != cudaSuccess) st = cuda_error(cudaGetLastError(), "cudaEventCreate");
+    if (!st) st = profile(b, n_row, n_out, e[0], e[1], line, user);
+    for (int i = 0; i < 2; i++)
+        if (e[i]) cudaEventDestroy(e[i]);
+    return st;
 }

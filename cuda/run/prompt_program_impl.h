@@ -1,9 +1,8 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
-#include "cuda/plan/links.h"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/prompt_qkv_post.h"
-#include "cuda/run/cuda_impl.h"
+#include "cuda/run/program.h"
 #include "cuda/run/prompt_program.h"
 
 struct prompt_gemm { // one group: a launch per region
@@ -21,25 +20,13 @@ struct prompt_tiles { // rows, and the tiles of a slot that hold them or will
     uint8_t *tiles;
     int order, k_tiles;
 };
-enum { PROMPT_OWN = 1024 };
-struct prompt_link {
-    struct cuda_link is;
-    bool out_rows; // works on the rows that want an output
+struct prompt_link : program_link {
     // Kinds with a matmul.
     struct prompt_gemm gemm;
     float factor; // MATMUL: what rows, its result, are times; 1: none
     rows scaled;
-    bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
-    front_job front; // of .before, done to the input on its way
-    // The jobs of other kinds.
-    alignas(16) uint8_t own[PROMPT_OWN];
 };
-template <class T> static T *own(prompt_link *d) {
-    static_assert(sizeof(T) <= PROMPT_OWN, "room for a link's jobs");
-    return (T *)d->own;
-}
-template <class T> static const T *own(const prompt_link *d) { return own<T>((prompt_link *)d); }
 struct prompt_program {
     struct prompt_link *link;
     int n_link;
@@ -59,9 +46,6 @@ struct prompt_code {
 
 // Where a link leaves its result: the tiles that the next one reads, or those that become rows.
 prompt_tiles prompt_output(const cuda_backend *b, prompt_link *d, enum act_slot slot);
-static inline const int *prompt_rows(const cuda_backend *b, const prompt_link *d) {
-    return d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
-}
 // prompt_gemm.cu: takes over what an earlier run measured; one matmul of n rows
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p);
 enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,

@@ -1,5 +1,6 @@
 // Operations one by one with the plain kernels: links of a program that no pattern takes, and whole lists where no fused kernel
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
+#include "cuda/plain/attend_both.h"
 #include "cuda/plain/attend_rows.h"
 #include "cuda/plain/recur.h"
 #include "cuda/plain/experts.h"
@@ -9,6 +10,7 @@
 #include "cuda/plain/columns.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/decode_mla.h"
+#include "cuda/run/experts_args.h"
 #include "cuda/run/host_rows.h"
 #include "seam/op_list.h"
 
@@ -99,13 +101,20 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
                                      o->n_kv_head,
                                      o->scale,
                                      o->softcap,
-                                     cuda_constant(b, o->sinks)};
+                                     cuda_constant(b, o->sinks),
+                                     o->both,
+                                     o->ask};
         CU(op_attend_rows_run(b->t, own, n, s));
         return INFER_OK;
     }
     const struct kv_store *st = &b->c.store[o->store];
     const dev_kv kv = cuda_store(b, o->store);
+    const int32_t *until = o->both ? b->until : NULL;
     mla_job j;
+    if (until && st->v_in_k)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "cuda: no kernel for rows of a picture that see each other where keys hold the "
+                       "values; the device 'cpu' has one");
     if (mla_make(b, l, o, &j)) {
         if (l->cls == ROW_DECODE)
             CU(mla_decode_launch(j, n, s.overlap, s.stream));
@@ -118,6 +127,8 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
                               o->chunked};
     if (st->v_in_k)
         CU(op_attend_mla_run(b->t, kv, st->head_dim_v, q, out, rule, n, s));
+    else if (until)
+        CU(op_attend_both_run(b->t, kv, q, out, rule, until, n, s));
     else
         CU(op_attend_run(b->t, kv, q, out, rule, n, s));
     return INFER_OK;
@@ -136,15 +147,9 @@ static enum infer_status run_stack(cuda_backend *b, const struct op_list *l, con
 }
 
 // ---- experts
-static rows rows_or_none(const cuda_backend *b, const struct op_list *l, struct view v) {
-    return v.buf < 0 ? rows{} : cuda_rows(b, l, v);
-}
 static enum infer_status run_route(cuda_backend *b, const struct op_list *l, const struct op_route *o, int n,
                                    op_queue s) {
-    struct router r = *o->router;
-    r.bias = cuda_constant(b, r.bias);
-    r.expert_scale = cuda_constant(b, r.expert_scale);
-    CU(op_route_run(b->t, cuda_rows(b, l, o->logits), cuda_rows(b, l, o->choice), r, n,
+    CU(op_route_run(b->t, cuda_rows(b, l, o->logits), cuda_rows(b, l, o->choice), router_of(b, o), n,
                     cuda_out_rows(l, o->choice), s));
     return INFER_OK;
 }
@@ -156,6 +161,8 @@ static enum infer_status run_experts(cuda_backend *b, const struct op_list *l, c
     experts_job j = {};
     j.n_expert = g->n_stack;
     j.n_used = o->n_used;
+    j.first = o->first;
+    j.n_all = o->n_all;
     j.x = cuda_rows(b, l, o->x);
     j.choice = cuda_rows(b, l, o->choice);
     j.by_choice = o->by_choice;
@@ -164,6 +171,8 @@ static enum infer_status run_experts(cuda_backend *b, const struct op_list *l, c
     j.pair = (int *)(b->work + b->plan.pairs);
     j.tile = (int4 *)(b->work + b->plan.pair_tiles);
     if (!decode) CU(op_experts_order(b->t, j, n, s));
+    if (!decode && o->n_all) // what others have
+        CU(cudaMemset2DAsync(out.p, out.stride * 4, 0, (size_t)out.width * 4, (size_t)n, s.stream));
     for (int i = 0; i < g->n_member && !(i && g->paired && decode); i++) {
         j.w = cuda_matrix(b, o->w->id, i);
         j.step = g->member[i].step;
@@ -176,12 +185,8 @@ static enum infer_status run_experts(cuda_backend *b, const struct op_list *l, c
 static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const struct op_mix *o, int n,
                                  op_queue s) {
     mix_job j = {};
-    j.x = cuda_rows(b, l, o->x);
-    if (!o->plain) j.w = cuda_rows(b, l, view_columns(o->choice, o->n_used, o->n_used));
-    j.shared = rows_or_none(b, l, o->shared);
-    j.gate = rows_or_none(b, l, o->gate);
+    mix_args(b, l, o, &j);
     j.out = cuda_rows(b, l, o->out);
-    j.n_used = o->n_used;
     j.out_rows = cuda_out_rows(l, o->out);
     CU(op_mix_run(b->t, j, n, s));
     return INFER_OK;

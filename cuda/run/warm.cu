@@ -3,16 +3,18 @@
 #include "cuda/run/cuda_ranks.h"
 #include "base/mem.h"
 
-// n_row rows over n_slot slots, each slot from position 0 on (deep: at the end of the context).
+// n_row rows over n_slot slots, each slot from position 0 on; at the end of the context; as rows of a picture.
+enum warm_how { WARM_FIRST, WARM_DEEP, WARM_PICTURE };
 static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_row, int n_out, int n_slot,
-                                   bool deep, int32_t *ids, const int32_t *const *pages) {
+                                   enum warm_how how, int32_t *ids, const int32_t *const *pages) {
+    if (n_out > b->c.list[cls]->max_out) n_out = b->c.list[cls]->max_out; // 0: layers with others behind them
     int32_t *pos = ids + n_row, *slot = pos + n_row, *out_row = slot + n_row;
     uint8_t *want = (uint8_t *)(out_row + n_out);
     const int per_slot = (n_row + n_slot - 1) / n_slot;
     struct step_result result;
     for (int t = 0; t < n_row; t++) {
         ids[t] = 0;
-        pos[t] = deep ? b->c.n_ctx - 1 : t % per_slot % b->c.n_ctx;
+        pos[t] = how == WARM_DEEP ? b->c.n_ctx - 1 : t % per_slot % b->c.n_ctx;
         slot[t] = t / per_slot;
     }
     for (int i = 0; i < n_out; i++) {
@@ -20,6 +22,7 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
         want[i] = 1;
     }
     struct step s = {n_row, n_out, ids, pos, slot, out_row, want, pages, 0, NULL};
+    if (how == WARM_PICTURE) s.until = pos;
     TRY(backend_cuda.run(&b->base, cls, &s));
     // what the values are does not matter: the cache holds nothing yet
     const bool guard = b->c.nan_guard;
@@ -27,6 +30,13 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
     enum infer_status st = backend_cuda.wait(&b->base, &result);
     b->c.nan_guard = guard;
     return st;
+}
+
+// Whether rows of a picture see each other in some layer.
+static bool sees_ahead(const struct op_list *l) {
+    for (int i = 0; i < l->n_op; i++)
+        if (l->op[i].kind == OP_ATTEND && l->op[i].attend.both) return true;
+    return false;
 }
 
 enum infer_status cuda_warm(cuda_backend *b) {
@@ -43,14 +53,16 @@ enum infer_status cuda_warm(cuda_backend *b) {
     // the plain kernels take nothing that grows with the rows, and are slow
     const int n_prompt = fused || prompt->max_rows < 32 ? prompt->max_rows : 32;
     const int n_prompt_out = n_prompt < prompt->max_out ? n_prompt : prompt->max_out;
-    enum infer_status st = warm_step(b, ROW_PROMPT, n_prompt, n_prompt_out, n_slot, false, ids, pages);
+    enum infer_status st = warm_step(b, ROW_PROMPT, n_prompt, n_prompt_out, n_slot, WARM_FIRST, ids, pages);
     // few rows may have kernels of their own
     for (int n = 1; fused && st == INFER_OK && n < n_prompt; n *= 2)
-        st = warm_step(b, ROW_PROMPT, n, 1, 1, false, ids, pages);
-    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, n_row, n_out, n_slot, false, ids, pages);
+        st = warm_step(b, ROW_PROMPT, n, 1, 1, WARM_FIRST, ids, pages);
+    if (st == INFER_OK && sees_ahead(prompt))
+        st = warm_step(b, ROW_PROMPT, 1, 1, 1, WARM_PICTURE, ids, pages);
+    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, n_row, n_out, n_slot, WARM_FIRST, ids, pages);
     // rows of one sequence (drafts), then one row behind a full context
-    if (st == INFER_OK && n_row > 1) st = warm_step(b, ROW_DECODE, 2, 2, 1, false, ids, pages);
-    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, 1, 1, 1, true, ids, pages);
+    if (st == INFER_OK && n_row > 1) st = warm_step(b, ROW_DECODE, 2, 2, 1, WARM_FIRST, ids, pages);
+    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, 1, 1, 1, WARM_DEEP, ids, pages);
     b->pages_known = false;
     mem_free(ids);
     return st;

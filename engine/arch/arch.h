@@ -22,7 +22,8 @@ enum slot {
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers;
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
  * (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
- * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write. */
+ * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of encoders: TYPES of tokens, LABELS that their
+ * head scores, BUCKETS of distances. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -63,6 +64,9 @@ enum dim {
     DIM_STATE_GROUPS,
     DIM_STATE_GROUP,
     DIM_EXPERT_EMBD,
+    DIM_TYPES,
+    DIM_LABELS,
+    DIM_BUCKETS,
     DIM_COUNT
 };
 
@@ -179,12 +183,13 @@ enum hf_op {
     HF_VALUE_DECAYS,  /* a vector, as -exp of it */
     HF_VALUE_TAPS,    /* of a convolution [channels][1][taps] the channels behind those of queries and keys */
     HF_EXPERT,        /* one expert's: "experts.3.", "ffn_gate.3." */
-    HF_KEY,     /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
-    HF_SQUEEZE, /* [n][1][k]; GGUF: [n][k] */
-    HF_NEG_EXP, /* -exp of it, a column */
-    HF_COLUMN,  /* [n]; GGUF: [n][1] */
-    HF_GROUPS,  /* [n]; GGUF: [groups][n / groups] */
-    HF_SKIP     /* nothing is computed with it */
+    HF_KEY,       /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
+    HF_SQUEEZE,   /* [n][1][k]; GGUF: [n][k] */
+    HF_NEG_EXP,   /* -exp of it, a column */
+    HF_COLUMN,    /* [n]; GGUF: [n][1] */
+    HF_GROUPS,    /* [n]; GGUF: [groups][n / groups] */
+    HF_POSITIONS, /* rows of positions, without those in front that stand for padding */
+    HF_SKIP       /* nothing is computed with it */
 };
 struct hf_name {
     const char *hf, *gguf;
@@ -200,10 +205,14 @@ struct arch_default {
 /* Layers whose q and k are rotated. */
 enum rope_where {
     ROPE_ALL,
-    ROPE_WINDOWED, /* those with a window; all, where none has one */
-    ROPE_TOLD,     /* all, if the key rope.scaling.finetuned is true */
-    ROPE_PERIOD_4  /* all but each fourth; or as the key rope.layers says */
+    ROPE_WINDOWED,       /* those with a window; all, where none has one */
+    ROPE_WINDOWED_DENSE, /* those, and those without experts */
+    ROPE_TOLD,           /* all, if the key rope.scaling.finetuned is true */
+    ROPE_PERIOD_4        /* all but each fourth; or as the key rope.layers says */
 };
+
+/* How the rows of a text become one vector, by the numbers of GGUF's pooling_type; RANK: the first row, scored by the head. */
+enum pooling { POOL_NONE, POOL_MEAN, POOL_FIRST, POOL_LAST, POOL_RANK, POOL_COUNT };
 
 enum both_ways { BOTH_NOWHERE, BOTH_ALL, BOTH_WINDOWED };
 
@@ -214,6 +223,10 @@ struct arch {
     const char *tried;              /* for people: what was run in its real size; NULL: tiny models alone */
     unsigned char slot[SLOT_COUNT]; /* enum slot_use */
     enum norm_kind norm;
+    bool norm_key_rms;     /* files call the epsilon of these LayerNorms that of RMS norms */
+    bool norm_either;      /* files with an epsilon of RMS norms alone have those */
+    bool norm_bare;        /* norms in front of both parts and of the head have no weights, nor biases */
+    float norm_behind_eps; /* of the norms behind both parts; 0: that of all */
     enum act_kind act;
     struct {
         enum rope_kind kind;
@@ -230,12 +243,19 @@ struct arch {
         bool v_norm;   /* V is normalised without weights; where it has no matrix it is K as it comes */
         bool qk_norm_late; /* q and k are normalised behind rotation */
         bool qk_unit; /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
+        /* Of layers whose windows have a period: the first one of each has none, not the last. */
+        bool full_first;
         bool chunked; /* windows begin at multiples of their length */
         /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of
          * attention.temperature_length; else in all, from 0 in steps of the original context. */
         bool temp_unrotated;
         enum both_ways both; /* layers whose rows of a picture see each other */
     } attn;
+    struct { /* text becomes vectors: rows see each other, nothing is kept of them, and no token is chosen */
+        bool on;
+        const char *prefix; /* of the names of layers and of the last norm in GGUF; NULL: none */
+        enum act_kind head; /* behind the first matrix of a head that scores (cls) */
+    } encoder;
     struct { /* layers of another kind than attention */
         enum mixer kind;
         enum mixer_where where;
@@ -250,9 +270,11 @@ struct arch {
         float eps;
         bool group_top2;      /* with sigmoids always */
         bool beside;          /* layers with experts have the other feed-forward part, too */
+        bool mean;            /* of the experts' sum and the shared part, not their sum */
         bool weight_on_input; /* of the expert, whose output is added as it is */
     } moe;
     struct {
+        bool embd_norm;     /* embeddings are normalised, without weights */
         bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
         bool logit_divides; /* logits are divided by logit_scale, else times it */
     } scale;
@@ -266,12 +288,18 @@ struct arch {
         const struct hf_name *layer, *whole;
         /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
         const char *sigmoid;
-        const char *sparse;   /* the architecture of folders where some layers are experts alone */
-        float rotated;        /* the part of a head that is rotated where no key says it; 0: all */
-        bool plus_one;        /* norms have w - 1 */
-        bool halves;          /* rows of q and k are in halves where GGUF has neighbours */
-        bool tied;            /* the head is the embedding unless tie_word_embeddings says no */
-        bool window_by_layer; /* a window only with use_sliding_window, and only in some layers */
+        const char
+            *full_first; /* "a|b": model types that have a window in all but the first of each four layers */
+        const char *sparse; /* the architecture of folders where some layers are experts alone */
+        float rotated;      /* the part of a head that is rotated where no key says it; 0: all */
+        bool plus_one;      /* norms have w - 1 */
+        bool halves;        /* rows of q and k are in halves where GGUF has neighbours */
+        bool tied;          /* the head is the embedding unless tie_word_embeddings says no */
+        bool gelu_is_tanh;  /* 'gelu' means the tanh form, as old folders have it */
+        /* periods of windows begin behind the first dense layers, which have none */
+        bool windows_behind_dense;
+        bool window_by_layer;  /* a window only with use_sliding_window, and only in some layers */
+        const char *both_ways; /* the architecture of folders where use_bidirectional_attention is true */
     } hf;
 };
 /* The value of a key that a file leaves out; otherwise fallback. */

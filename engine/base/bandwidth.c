@@ -6,12 +6,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* 512 MiB: more than the last level of cache of any one socket so far; less where a model is to fit beside it. */
 static size_t probe_bytes(void) {
     const size_t most = (size_t)512 << 20, least = (size_t)16 << 20;
@@ -58,15 +52,15 @@ double probe_read(struct memory_probe *p, double seconds) {
     double pass[MAX];
     size_t share = p->n / (size_t)p->n_thread / 32 * 32;
     int n = 0;
-    double begin = now();
+    double begin = host_seconds();
     do {
         uint64_t total = 0;
-        double start = now();
+        double start = host_seconds();
 #pragma omp parallel num_threads(p->n_thread) reduction(+ : total)
         total += sum_words(p->data + share * (size_t)omp_get_thread_num(), share);
-        pass[n++] = (double)(share * (size_t)p->n_thread * 8) / (now() - start) * 1e-9;
+        pass[n++] = (double)(share * (size_t)p->n_thread * 8) / (host_seconds() - start) * 1e-9;
         sink += total;
-    } while (n < MAX && now() - begin < seconds);
+    } while (n < MAX && host_seconds() - begin < seconds);
     qsort(pass, (size_t)n, sizeof *pass, compare);
     return pass[n / 2];
 }

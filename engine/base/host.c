@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- cores */
 
@@ -114,6 +115,32 @@ int host_threads_pick(int wanted) {
     return wanted;
 }
 
+/* ---- copies ---- */
+
+enum { COPY_THREADS = 8, COPY_PIECE = 1 << 20 };
+int host_copy_threads(void) {
+    static int known;
+    int n = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (n) return n;
+    n = host_threads_pick(0) < COPY_THREADS ? host_threads_pick(0) : COPY_THREADS;
+    __atomic_store_n(&known, n, __ATOMIC_RELAXED);
+    return n;
+}
+void host_copy(void *to, const void *from, size_t bytes) {
+    const int n = (int)((bytes + COPY_PIECE - 1) / COPY_PIECE), threads = n > 2 ? host_copy_threads() : 1;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int i = 0; i < n; i++) {
+        const size_t at = (size_t)i * COPY_PIECE, left = bytes - at;
+        memcpy((char *)to + at, (const char *)from + at, left < COPY_PIECE ? left : COPY_PIECE);
+    }
+}
+void host_copy_rows(void *to, const int32_t *at, const void *const *from, int n, size_t bytes) {
+    const int threads = (size_t)n * bytes > 2 * COPY_PIECE ? host_copy_threads() : 1;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int i = 0; i < n; i++)
+        if (from[i]) memcpy((char *)to + (size_t)at[i] * bytes, from[i], bytes);
+}
+
 /* ---- memory */
 
 /* The first number in a file, times unit; SIZE_MAX when there is none. */
@@ -168,4 +195,17 @@ size_t host_memory_available(void) {
     }
     if (f) fclose(f);
     return n;
+}
+
+void host_boot_id(char out[40]) {
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!f || !fgets(out, 40, f)) snprintf(out, 40, "?");
+    if (f) fclose(f);
+    out[strcspn(out, "\n")] = 0;
+}
+
+double host_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -2,6 +2,11 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct host_cores {
     int physical; /* cores with at least one allowed hardware thread */
@@ -17,6 +22,20 @@ int host_threads_pick(int wanted);
  * is. */
 void host_threads_pretend(int n);
 
+/* Copies by several threads where that is worth it: bytes; and n rows, from[i] to to + at[i] * bytes, those that are not NULL. */
+void host_copy(void *to, const void *from, size_t bytes);
+void host_copy_rows(void *to, const int32_t *at, const void *const *from, int n, size_t bytes);
+/* As many threads as that takes. */
+int host_copy_threads(void);
+
 /* Bytes of host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at
  * the root (a container's own) and this process's, of version 2 and 1. */
 size_t host_memory_available(void);
+/* Seconds that only go up, from any beginning. */
+double host_seconds(void);
+/* What this machine is called since it started, as no other one is. */
+void host_boot_id(char out[40]);
+
+#ifdef __cplusplus
+}
+#endif

@@ -198,8 +198,6 @@ static struct arena_chunk *chunk_new(struct arena *a, size_t n) {
     return c;
 }
 
-bool arena_reserve(struct arena *a, size_t n) { return chunk_new(a, n) != NULL; }
-
 void *arena_alloc(struct arena *a, size_t n) {
     size_t align = n >= 64 ? 64 : 16, start = 0, end = 0;
     struct arena_chunk *c = a->chunk;

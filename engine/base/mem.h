@@ -75,8 +75,6 @@ struct arena {
 };
 /* n bytes, 64-byte aligned when n >= 64, else 16; zeroed; NULL when out of memory. */
 void *arena_alloc(struct arena *a, size_t n);
-/* Room for n bytes in one chunk: what is handed out next comes from there. False when out of memory. */
-bool arena_reserve(struct arena *a, size_t n);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 void arena_free(struct arena *a);
 

@@ -27,7 +27,7 @@ const char *err_message(void);
 /* A broken invariant: prints file, line and the message, then aborts. */
 void infer_bug_at(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
-#define infer_bug(...) infer_bug_at(__FILE__, __LINE__, __VA_ARGS__)
+#define infer_bug(...) infer_bug_at(__FILE_NAME__, __LINE__, __VA_ARGS__)
 
 #define TRY(call)                                                                                            \
     do {                                                                                                     \

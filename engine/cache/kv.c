@@ -35,6 +35,7 @@ static enum infer_status pool_init(struct kv *kv, struct kv_pool *p, struct aren
     for (int i = 0; i < p->n_bucket; i++) p->bucket[i] = -1;
     for (int i = 0; i < p->n_page; i++)
         p->page[i] = (struct kv_page){.prev = i - 1, .next = i + 1 < p->n_page ? i + 1 : -1, .chain = -1};
+    p->later_head = p->later_tail = -1;
     p->free_tail = p->n_page - 1;
     p->n_free = p->n_page;
     return INFER_OK;
@@ -44,6 +45,7 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
                           const struct kv_group *group, int n_group, int n_keep, int n_mark) {
     size_t slots = (size_t)n_slot, groups = (size_t)n_group + 1;
     *kv = (struct kv){.n_slot = n_slot, .n_ctx = n_ctx, .n_group = n_group, .secret = prefix_secret()};
+    kv->names = kv->secret;
     kv->max_pages = pages_of(n_ctx + 1);
     kv->seq = arena_alloc(arena, slots * sizeof *kv->seq);
     kv->pool = arena_alloc(arena, groups * sizeof *kv->pool);
@@ -125,17 +127,18 @@ static void forget(struct kv_pool *pool, int i) {
     p->known = false;
 }
 
-static void enter(struct kv_pool *pool, int i, struct prefix_key key) {
+/* false: it is not entered. */
+static bool enter(struct kv_pool *pool, int i, struct prefix_key key) {
     struct kv_page *p = &pool->page[i];
     int there = find_known(pool, key);
     if (p->known || (there >= 0 && pool->page[there].n_ref))
-        return;                          /* another sequence has the same prefix */
+        return false;                    /* another sequence has the same prefix */
     if (there >= 0) forget(pool, there); /* this one is here for longer */
     int *at = bucket_of(pool, key);
     p->key = key;
     p->chain = *at;
     *at = i;
-    p->known = true;
+    return p->known = true;
 }
 
 static enum prefix_kind kind_of(const struct kv *kv, const struct kv_seq *s, int from, int end) {
@@ -166,9 +169,11 @@ static void enter_known(struct kv *kv, int slot) {
     for (; s->n_key < n_full; s->n_key++) {
         int i = s->n_key;
         s->key[i] = page_key(kv, s, i);
-        for (int g = 0; g < kv->n_group; g++)
-            if (i >= s->span[g].first && i < s->span[g].end)
-                enter(&kv->pool[g], table_of(kv, g, slot)[i], s->key[i]);
+        for (int g = 0; g < kv->n_group; g++) {
+            const int page = i >= s->span[g].first && i < s->span[g].end ? table_of(kv, g, slot)[i] : -1;
+            if (page >= 0 && enter(&kv->pool[g], page, s->key[i]) && kv->pool[g].origin && !s->alone)
+                kv_list_page(&kv->pool[g], page, i ? s->key[i - 1] : s->root, s->ids + i * KV_PAGE);
+        }
     }
 }
 
@@ -221,6 +226,7 @@ enum infer_status kv_open(struct kv *kv, int *slot) {
         if (kv->seq[i].open) continue;
         kv->seq[i].open = true;
         kv->seq[i].root = (struct prefix_key){0};
+        kv->seq[i].alone = false;
         *slot = i;
         return INFER_OK;
     }
@@ -237,6 +243,15 @@ void kv_settle(struct kv *kv, int slot, int from) {
         if (kv->pool[g].window)
             keep_pages(kv, g, slot, first_page(kv->pool[g].window, from - KV_BACK),
                        kv->seq[slot].span[g].end);
+}
+
+void kv_let_go(struct kv *kv, int slot, int pos) {
+    for (int g = 0; g < kv->n_group; g++) {
+        struct kv_span *span = &kv->seq[slot].span[g];
+        const int first = first_page(kv->pool[g].window, pos);
+        keep_pages(kv, g, slot, first, span->end);
+        if (span->end < first) *span = (struct kv_span){first, first};
+    }
 }
 
 int kv_free(const struct kv *kv) {
@@ -315,8 +330,7 @@ static bool ids_say_all(const struct kv_seq *s, int from, int end) {
         if (s->shift[i] == KV_GIVEN) return false;
     return true;
 }
-/* From the first id on that stands for a row without a token nothing says where rotations are. */
-static void shifts_unknown(struct kv_seq *s) {
+void kv_shifts_unknown(struct kv_seq *s) {
     int i = 0;
     while (i < s->length && s->ids[i] >= -1) s->shift[i++] = 0;
     while (i < s->length) s->shift[i++] = KV_GIVEN;
@@ -432,9 +446,10 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
 /* ---- prefixes ------------------------------------------------------------------------------------------------ */
 
 static struct prefix_key root_of(const struct kv *kv, const struct kv_find *find) {
-    const int32_t words[] = {(int32_t)(find->salt & UINT32_MAX), (int32_t)(find->salt >> 32), find->adapter};
+    const int32_t words[] = {(int32_t)(find->salt & UINT32_MAX), (int32_t)(find->salt >> 32),
+                             (int32_t)(find->adapter & UINT32_MAX), (int32_t)(find->adapter >> 32)};
     if (!find->salt && !find->adapter) return (struct prefix_key){0};
-    return prefix_extend(&kv->secret, (struct prefix_key){0}, words, 3, PREFIX_SALT);
+    return prefix_extend(&kv->secret, (struct prefix_key){0}, words, find->adapter ? 4 : 2, PREFIX_SALT);
 }
 
 int32_t kv_embed_id(const struct kv *kv, const float *embed, int n) {
@@ -443,7 +458,7 @@ int32_t kv_embed_id(const struct kv *kv, const float *embed, int n) {
     for (int at = 0; at < n; at += 64) {
         const int m = n - at < 64 ? n - at : 64;
         memcpy(words, embed + at, (size_t)m * sizeof *words);
-        key = prefix_extend(&kv->secret, key, words, m, PREFIX_PROMPT);
+        key = prefix_extend(&kv->names, key, words, m, PREFIX_PROMPT);
     }
     return -2 - (int32_t)(key.a & 0x3fffffff);
 }
@@ -496,7 +511,7 @@ int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *fin
 int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv_find *find,
              struct kv_moves *moves) {
     struct kv_seq *s = &kv->seq[slot];
-    if (find) s->root = root_of(kv, find);
+    if (find) s->root = root_of(kv, find), s->alone = find->alone;
     int pages = match_pages(kv, s->root, find && find->exact, ids, n);
     *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
     if (!pages) return 0;
@@ -518,7 +533,7 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv
     moves->state_from = state_find(&kv->state, s->key[pages - 1]);
     if (moves->state_from >= 0) state_use(&kv->state, moves->state_from);
     memmove(s->ids, ids, (size_t)s->length * sizeof *ids);
-    shifts_unknown(s);
+    kv_shifts_unknown(s);
     kv->version++;
     return s->length;
 }
@@ -526,18 +541,29 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv
 int kv_keep_state(struct kv *kv, int slot, bool lasting) {
     struct kv_seq *s = &kv->seq[slot];
     if (!kv->state.n_keep || !s->length || s->n_known < s->length || s->n_state < s->length) return -1;
-    return state_keep(&kv->state, slot, s->length, key_at(kv, s, s->length), lasting);
+    const int to = state_keep(&kv->state, slot, s->length, key_at(kv, s, s->length), lasting);
+    if (to >= 0) kv->state.copy[to - kv->state.n_slot].kept = s->alone || s->length % KV_PAGE;
+    return to;
 }
 
-enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n,
-                          const int32_t *first) {
+bool kv_take_names(struct kv *kv, int slot, struct prefix_secret names) {
+    const bool same = kv->names.k0 == names.k0 && kv->names.k1 == names.k1;
+    for (int i = 0; i < kv->n_slot && !same; i++)
+        for (int k = 0; i != slot && k < kv->seq[i].length; k++)
+            if (kv->seq[i].open && kv->seq[i].ids[k] < -1) return false;
+    kv->names = names;
+    return true;
+}
+
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how,
+                          const int32_t *shift, int n, const int32_t *first) {
     struct kv_seq *s = &kv->seq[slot];
     for (int g = 0; g < kv->n_group; g++) s->span[g] = (struct kv_span){first[g], first[g]};
     enum infer_status st = kv_reserve(kv, slot, n, 0);
     static const uint8_t unknown = KV_DECODED; /* at worst */
     for (int i = 0; st == INFER_OK && i < n; i++) kv_append(kv, slot, ids + i, how ? how + i : &unknown, 1);
     if (st == INFER_OK) {
-        shifts_unknown(s);
+        if (shift) memcpy(s->shift, shift, (size_t)n * sizeof *shift);
         kv_state_runs(kv, slot);
     } else {
         clear(kv, slot);

@@ -17,6 +17,13 @@ struct kv_page {
     int chain;      /* next page in the bucket; -1 ends */
     bool known;     /* key is valid and it is in the table of known pages */
     struct prefix_key key;
+    int later;   /* next page in the list of those to be kept, kv_unkept; -1 ends */
+    bool listed; /* it is in it */
+};
+/* What a known page is of. */
+struct kv_origin {
+    struct prefix_key before;
+    int32_t ids[KV_PAGE];
 };
 
 /* The pages of one group. */
@@ -27,7 +34,9 @@ struct kv_pool {
     int free_head, free_tail, n_free;
     int *bucket; /* bucket[n_bucket] */
     int n_bucket;
-    int run; /* of matches */
+    int run;                  /* of matches */
+    struct kv_origin *origin; /* origin[n_page]; NULL: kv_keep_pages was not called */
+    int later_head, later_tail;
 };
 
 struct kv_seq {
@@ -41,6 +50,7 @@ struct kv_seq {
     /* shift[n_ctx + 1]: by how much rotations have a smaller position; KV_GIVEN: what its id does not say */
     int32_t *shift;
     struct prefix_key root; /* of the salt under which its prefixes are known */
+    bool alone;             /* no other process may know them */
     int n_key;              /* full pages whose ids are known */
     struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */
     struct kv_span {
@@ -60,7 +70,7 @@ struct kv {
     const int32_t **tables; /* tables[n_group]: what struct step points at */
     uint64_t version;       /* changes with every page table */
     struct state state;
-    struct prefix_secret secret;
+    struct prefix_secret secret, names; /* names: of rows that are no tokens (kv_embed_id) */
     int grid; /* cuts of prompt rows at multiples of it change no bit; 0: no cut does */
     struct {
         struct prefix_key *key; /* key[max_pages], kind[max_pages]: of the pages that were looked for last */
@@ -70,9 +80,10 @@ struct kv {
 
 /* Among whose prefixes one is looked for. */
 struct kv_find {
-    uint64_t salt; /* 0: of those without one */
-    bool exact;    /* only pages of which all is PREFIX_PROMPT */
-    int adapter;   /* 0: none */
+    uint64_t salt;    /* 0: of those without one */
+    bool exact;       /* only pages of which all is PREFIX_PROMPT */
+    uint64_t adapter; /* what is added to products, and how much of it; 0: nothing */
+    bool alone;       /* in this process: nothing of it is kept */
 };
 
 /* What the backend must copy before the next step. */
@@ -143,9 +154,37 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv
 int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *find, int *n_free);
 /* The slot where a copy of the state is to be kept of a sequence whose queued steps end here; -1: none. lasting: not the first to go. */
 int kv_keep_state(struct kv *kv, int slot, bool lasting);
-/* Makes an open, empty sequence one of ids[n], computed as how[n] says (NULL: nobody knows), with pages from first[group] on, and a state, to be filled by the
- * caller. errors: INFER_E_FULL */
-enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n,
-                          const int32_t *first);
+/* Rows that are no tokens are named under these from now on; false: other sequences than slot have some under others. */
+bool kv_take_names(struct kv *kv, int slot, struct prefix_secret names);
+/* Makes an open, empty sequence one of ids[n], computed as how[n] says (NULL: nobody knows), with shift[n] (NULL: all 0), pages from first[group]
+ * on, and a state, to be filled by the caller. errors: INFER_E_FULL */
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how,
+                          const int32_t *shift, int n, const int32_t *first);
 /* The first page of a group that rows from position pos on read. */
 int kv_first_page(const struct kv *kv, int group, int pos);
+
+/* ---- pages and states that are kept elsewhere, too (kv_kept.c) ---- */
+
+/* From now on pages that become known are listed, with what they are of, and prefixes and rows that are no tokens are known under this secret. Before the first
+ * sequence. errors: INFER_E_MEMORY */
+enum infer_status kv_keep_pages(struct kv *kv, struct arena *arena, struct prefix_secret secret);
+/* A page entered into a pool's table. */
+void kv_list_page(struct kv_pool *pool, int page, struct prefix_key before, const int32_t *ids);
+/* The page that was listed first and is still known, taken off the list; false: there is none. */
+bool kv_unkept(struct kv *kv, int *group, int *page);
+/* The slot of a copy of a state at the end of a page that is worth to be kept and was not handed out yet; -1: none. */
+int kv_unkept_state(struct kv *kv, struct prefix_key *key);
+/* How many pages a sequence that holds whole pages can have of ids[n], at most n - 1 of them, with those that has() knows elsewhere: as
+ * kv_match; their keys and kinds are in kv->match. part: a group, or KV_STATE. limit: at most so many pages. */
+enum { KV_STATE = -1 };
+int kv_kept_probe(struct kv *kv, int slot, const int32_t *ids, int n, bool exact, int limit,
+                  bool (*has)(void *user, struct prefix_key key, int part), void *user);
+/* Takes pages for the sequence up to page `end`, to be filled by the caller from the first of each group that is not there on:
+ * from[n_group]. The length stays. errors: INFER_E_FULL */
+enum infer_status kv_kept_begin(struct kv *kv, int slot, int end, int *from);
+/* Pages that rows from position pos on do not see are let go of, and none before those is taken for it. */
+void kv_let_go(struct kv *kv, int slot, int pos);
+/* From the first id on that stands for a row without a token nothing says where rotations are. */
+void kv_shifts_unknown(struct kv_seq *s);
+/* They are filled, and so is the state. */
+void kv_kept_end(struct kv *kv, int slot, const int32_t *ids, int end, const uint8_t *kind);

@@ -3,15 +3,15 @@
 #include <string.h>
 #include "files/outfile.h"
 
-static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '2'};
+static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '4'};
 enum { PLACE = 64 };
 struct header {
     char magic[8];
     uint64_t model;
     char place[PLACE];
-    uint64_t n_ids, n_group, state_bytes, checksum;
+    uint64_t n_ids, n_group, state_bytes, n_shift, checksum;
 };
-static_assert(sizeof(struct header) == 8 + 8 + PLACE + 32 && sizeof(struct snapshot_group) == 16,
+static_assert(sizeof(struct header) == 8 + 8 + PLACE + 40 && sizeof(struct snapshot_group) == 16,
               "what is written has no padding");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie in memory");
 
@@ -63,14 +63,14 @@ uint64_t snapshot_fingerprint(const struct tensorfile *f) {
 /* What a snapshot of n_ids tokens says here. */
 static void make_header(const struct snapshot_place *p, int n_ids, struct header *h,
                         struct snapshot_group *group) {
-    static const char *const type[] = {"f32", "f16", "q8_0"};
+    static const char *const type[] = {"f32", "f16", "q8_0", "f8", "q5_0", "q4_0"};
     const struct backend_config *c = p->config;
     struct backend_info info;
     p->backend->type->info(p->backend, &info);
     *h = (struct header){.n_ids = (uint64_t)n_ids, .n_group = (uint64_t)c->n_kv_group};
     memcpy(h->magic, magic, sizeof magic);
     if (!*p->fingerprint) *p->fingerprint = snapshot_fingerprint(p->file);
-    h->model = *p->fingerprint;
+    h->model = p->adapter ? *p->fingerprint * 3 + p->adapter : *p->fingerprint;
     snprintf(h->place, PLACE, "%s %.40s %s", p->backend->type->name, info.isa ? info.isa : "",
              type[c->kv_type]);
     for (int g = 0; g < c->n_kv_group; g++)
@@ -82,12 +82,17 @@ static void make_header(const struct snapshot_place *p, int n_ids, struct header
 
 static uint64_t pages_of(uint64_t n_ids) { return n_ids / KV_PAGE + (n_ids % KV_PAGE != 0); }
 
+/* Of names and shifts. */
+static uint64_t given_bytes(const struct header *h) {
+    return h->n_shift ? sizeof(struct prefix_secret) + h->n_shift * 4 : 0;
+}
+
 /* Bytes of all that is there; false: more than an address has, or no snapshot's numbers. */
 static bool size_of(const struct header *h, const struct snapshot_group *group, size_t *out) {
     size_t n;
-    bool fits = h->n_ids <= INT32_MAX;
+    bool fits = h->n_ids <= INT32_MAX && (!h->n_shift || h->n_shift == h->n_ids);
     *out = sizeof *h + (size_t)h->n_group * sizeof *group;
-    fits = fits && size_add(*out, h->n_ids * (h->state_bytes ? 5 : 4), out) &&
+    fits = fits && size_add(*out, h->n_ids * 5, out) && size_add(*out, given_bytes(h), out) &&
            size_add(*out, h->state_bytes, out);
     for (uint64_t g = 0; fits && g < h->n_group; g++) {
         uint64_t pages = pages_of(h->n_ids);
@@ -100,7 +105,7 @@ static bool size_of(const struct header *h, const struct snapshot_group *group, 
 enum infer_status snapshot_parse(struct snapshot_view *out, const unsigned char *data, size_t n) {
     struct header h;
     size_t size;
-    if (n >= sizeof magic && memcmp(data, magic, 7) == 0 && data[7] == '1')
+    if (n >= sizeof magic && memcmp(data, magic, 7) == 0 && data[7] >= '1' && data[7] < magic[7])
         return err_set(INFER_E_UNSUPPORTED, "made by an older version of infer");
     if (n < sizeof h || memcmp(data, magic, sizeof magic) != 0)
         return err_set(INFER_E_INPUT, "no snapshot of a sequence");
@@ -119,8 +124,12 @@ enum infer_status snapshot_parse(struct snapshot_view *out, const unsigned char 
     out->n_group = (int)h.n_group;
     out->place = (const char *)data + offsetof(struct header, place);
     out->ids = (const int32_t *)(const void *)ids;
-    out->pages = ids + h.n_ids * 4;
-    out->how = h.state_bytes ? data + n - h.n_ids : NULL;
+    if (h.n_shift) {
+        memcpy(&out->names, ids + h.n_ids * 4, sizeof out->names);
+        out->shift = (const int32_t *)(const void *)(ids + h.n_ids * 4 + sizeof out->names);
+    }
+    out->pages = ids + h.n_ids * 4 + given_bytes(&h);
+    out->how = data + n - h.n_ids;
     return INFER_OK;
 }
 
@@ -154,6 +163,13 @@ static enum infer_status move_all(const struct snapshot_place *p, int slot,
     return INFER_OK;
 }
 
+/* Whether a sequence has rows that are no tokens. */
+static bool has_given(const struct kv_seq *s) {
+    for (int i = 0; i < s->length; i++)
+        if (s->ids[i] < -1 || s->shift[i]) return true;
+    return false;
+}
+
 /* ---- save ---------------------------------------------------------------------------------------------------- */
 
 enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const char *path) {
@@ -163,6 +179,7 @@ enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const 
     unsigned char *data, *at;
     size_t n;
     make_header(p, s->length, &h, group);
+    if (has_given(s)) h.n_shift = h.n_ids;
     if (!size_of(&h, group, &n))
         return err_set(INFER_E_MEMORY, "a snapshot of %d tokens is too large", s->length);
     TRY(mem_new(&data, n, "a snapshot"));
@@ -171,8 +188,13 @@ enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const 
     memcpy(at, group, (size_t)h.n_group * sizeof *group);
     at += (size_t)h.n_group * sizeof *group;
     memcpy(at, s->ids, (size_t)s->length * sizeof *s->ids);
-    enum infer_status st = move_all(p, slot, group, at + (size_t)s->length * sizeof *s->ids, false);
-    if (h.state_bytes) memcpy(data + n - s->length, s->how, (size_t)s->length);
+    at += (size_t)s->length * sizeof *s->ids;
+    if (h.n_shift) {
+        memcpy(at, &p->kv->names, sizeof p->kv->names);
+        memcpy(at + sizeof p->kv->names, s->shift, (size_t)h.n_shift * sizeof *s->shift);
+    }
+    enum infer_status st = move_all(p, slot, group, at + given_bytes(&h), false);
+    memcpy(data + n - s->length, s->how, (size_t)s->length);
     snapshot_seal(data, n);
     if (!st) st = outfile_put(path, OUTFILE_PRIVATE, data, n);
     mem_free(data);
@@ -185,7 +207,8 @@ static enum infer_status check_key(const struct snapshot_place *p, const struct 
     struct snapshot_group group[KV_GROUPS];
     struct header here;
     make_header(p, v->n_ids, &here, group);
-    if (v->model != here.model) return err_set(INFER_E_UNSUPPORTED, "made with another model file");
+    if (v->model != here.model)
+        return err_set(INFER_E_UNSUPPORTED, "made with another model file, or with other adapters or scales");
     if (strcmp(v->place, here.place) != 0)
         return err_set(INFER_E_UNSUPPORTED, "made by %s, this is %s", v->place, here.place);
     if ((uint64_t)v->n_group != here.n_group || v->state_bytes != here.state_bytes ||
@@ -193,10 +216,14 @@ static enum infer_status check_key(const struct snapshot_place *p, const struct 
         return err_set(INFER_E_INPUT, "broken: it has other pages or states than this model");
     if (v->n_ids > p->kv->n_ctx)
         return err_set(INFER_E_FULL, "it holds %d tokens, the context %d (.ctx)", v->n_ids, p->kv->n_ctx);
-    for (int i = 0; i < v->n_ids; i++)
-        if (v->ids[i] < 0 || v->ids[i] >= p->config->n_vocab)
+    for (int i = 0; i < v->n_ids; i++) {
+        const bool token = v->ids[i] >= 0 && v->ids[i] < p->config->n_vocab;
+        if (!token && !(v->shift && v->ids[i] < -1))
             return err_set(INFER_E_INPUT, "broken: token %d is outside of the vocabulary of %d", v->ids[i],
                            p->config->n_vocab);
+        if (v->shift && v->shift[i] != KV_GIVEN && (v->shift[i] < 0 || v->shift[i] > i || !token))
+            return err_set(INFER_E_INPUT, "broken: row %d is moved by %d", i, v->shift[i]);
+    }
     return INFER_OK;
 }
 
@@ -204,7 +231,10 @@ static enum infer_status fill(const struct snapshot_place *p, int slot, const st
     struct kv_moves moves;
     int32_t first[KV_GROUPS];
     for (int g = 0; g < v->n_group; g++) first[g] = (int32_t)v->group[g].first;
-    TRY(kv_load(p->kv, slot, v->ids, v->how, v->n_ids, first));
+    if (v->shift && !kv_take_names(p->kv, slot, v->names))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "it holds rows of pictures, and so do other sequences of this engine");
+    TRY(kv_load(p->kv, slot, v->ids, v->how, v->shift, v->n_ids, first));
     enum infer_status st = move_all(p, slot, v->group, (unsigned char *)v->pages, true);
     if (st) (void)kv_rewind(p->kv, slot, 0, KV_LOST, &moves);
     return st;

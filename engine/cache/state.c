@@ -26,7 +26,7 @@ int state_keep(struct state *s, int seq, int length, struct prefix_key key, bool
     }
     for (int i = 1; i < s->n_keep; i++) /* an unused one was used at 0 */
         if (s->copy[i].used < s->copy[to].used) to = i;
-    s->copy[to] = (struct state_copy){true, key, length, seq, lasting ? ++s->clock : 1};
+    s->copy[to] = (struct state_copy){true, false, key, length, seq, lasting ? ++s->clock : 1};
     return s->n_slot + to;
 }
 

@@ -8,7 +8,7 @@
 #include "cache/prefix.h"
 
 struct state_copy {
-    bool valid;
+    bool valid, kept; /* kept: elsewhere, too, or not to be */
     struct prefix_key key;
     int length, seq; /* positions; of which sequence it was made */
     uint64_t used;   /* when, in uses of any copy */

@@ -2,6 +2,7 @@
 #include "cpu/cpu_list.h"
 #include "base/host.h"
 #include "seam/comm.h"
+#include "seam/profile.h"
 #include "seam/tap.h"
 #include "seam/weight.h"
 
@@ -14,7 +15,7 @@
 
 struct need { /* bytes */
     size_t kv, output, norm, x8, panel, cs, best, select, own_norm, own_x8, own_out, scratch, part, weights,
-        acc;
+        acc, low;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -23,7 +24,7 @@ static int most(int a, int b) { return a > b ? a : b; }
 static size_t attend_scratch(int heads, int hk,
                              int hv) { /* floats: the larger of attend_row and attend_block */
     size_t h = (size_t)most(hk, hv),
-           row = (size_t)KV_PAGE * (size_t)(hk + hv + heads) + 3 * (size_t)heads + 64;
+           row = (size_t)KV_PAGE * (size_t)(hk + hv + heads) + (size_t)heads * (size_t)(hk + 3) + 64;
     size_t block = KV_PAGE * h + (size_t)(hk + hv + KV_PAGE + 5) * CPU_ATTEND_LANES + 64;
     return row > block ? row : block;
 }
@@ -59,9 +60,12 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_op; i++) {
-            if (l->op[i].kind == OP_ROPE) n.cs_width = most(n.cs_width, l->op[i].rope.rope->n_rot);
-            if (l->op[i].kind != OP_ATTEND) continue;
-            const struct op_attend *at = &l->op[i].attend;
+            const struct op *op = &l->op[i];
+            if (op->kind == OP_ROPE) n.cs_width = most(n.cs_width, op->rope.rope->n_rot);
+            if (op->kind == OP_LOWRANK && cpu_lowrank_floats(l, &op->lowrank) * sizeof(float) > n.low)
+                n.low = cpu_lowrank_floats(l, &op->lowrank) * sizeof(float);
+            if (op->kind != OP_ATTEND) continue;
+            const struct op_attend *at = &op->attend;
             heads = most(heads, at->n_head);
             if (at->store < 0)
                 hk = most(hk, at->q.width / at->n_head), hv = most(hv, at->out.width / at->n_head);
@@ -123,8 +127,8 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     *out = (struct backend_sizes){
         .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
-        .workspace_bytes = e.x + n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
-                           2 * n.select + own * (size_t)n_thread +
+        .workspace_bytes = e.x + n.low + n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part +
+                           2 * n.best + 2 * n.select + own * (size_t)n_thread +
                            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
                            sizeof(struct cpu) + last_tokens_bytes(c->n_slot, n.cs_rows) +
                            (size_t)n_thread * sizeof(struct topology_set) + (64 << 10),
@@ -183,6 +187,7 @@ static enum infer_status take_memory(struct cpu *c) {
     c->x8 = take(c, n.x8, &ok);
     c->panel = take(c, n.panel, &ok);
     c->pair_x = take(c, e.x, &ok);
+    c->low = take(c, n.low, &ok);
     c->cs = take(c, n.cs, &ok);
     c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
     c->best_value = take(c, n.best, &ok);
@@ -210,7 +215,6 @@ static enum infer_status take_memory(struct cpu *c) {
         ops = most(ops, g->list[cls]->n_op);
         c->list[cls].op = take(c, (size_t)g->list[cls]->n_op * sizeof *c->list[cls].op, &ok);
     }
-    c->n_range = ops;
     c->range = take(c, (size_t)ops * (size_t)c->n_thread * sizeof *c->range, &ok);
     for (int i = 0; i < CPU_RING; i++) { /* two steps in flight, each of both classes */
         c->ring[i].token = take(c, (size_t)n.out_rows * sizeof(int32_t), &ok);
@@ -313,16 +317,37 @@ static enum infer_status cpu_compile(struct backend *b, enum row_class cls) {
 
 void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status) {
     int none = INFER_OK;
-    if (atomic_compare_exchange_strong(&s->fault, &none, (int)status)) atomic_store(&s->fault_op, op);
+    if (atomic_compare_exchange_strong(&s->fault, &none, (int)status))
+        s->where = (struct cpu_fault){op, -1, -1};
 }
 
+void cpu_guard(struct cpu_step *s, const struct op *op, int t, const float *x, int n) {
+    int none = INFER_OK, i = 0;
+    if (s->cpu->k->finite(x, n)) return;
+    while (i < n && isfinite(x[i])) i++;
+    if (atomic_compare_exchange_strong(&s->fault, &none, INFER_E_NAN))
+        s->where = (struct cpu_fault){op, op_row_pos(s->list->list, op, s->s, t), s->guard ? i : -1};
+}
+
+bool cpu_in_middle(const struct cpu_step *s, const struct cpu_op *op) {
+    return s->goes_on && s->cpu->paused.team && op == &s->list->op[s->first];
+}
+
+static bool overdue(const struct cpu_step *s) { return s->due && cpu_now() >= s->due; }
+
+/* A thread that finds none left leaves none to the others, so units are left over only where all threads saw that time is up. */
 int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim) {
     struct cpu *c = s->cpu;
+    const int laid = cpu_in_middle(s, op) ? c->paused.team : n_thread;
     cpu_late();
-    for (; *victim < n_thread; ++*victim) {
-        struct cpu_range *r = &c->range[op->index * c->n_thread + (thread + *victim) % n_thread];
+    if (op->barrier && s->due && atomic_load_explicit(&s->given, memory_order_relaxed) && overdue(s))
+        return -1;
+    for (; *victim < laid; ++*victim) {
+        struct cpu_range *r = &c->range[op->index * c->n_thread + (thread + *victim) % laid];
         int u = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
-        if (u < r->end) return u;
+        if (u >= r->end) continue;
+        if (s->due) atomic_store_explicit(&s->given, true, memory_order_relaxed);
+        return u;
     }
     return -1;
 }
@@ -333,6 +358,7 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
     int a, b;
     for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
+        if (cpu_in_middle(s, o)) continue;
         struct cpu_range *r = &c->range[o->index * c->n_thread + thread];
         int units = o->n_unit;
         if (o->fn == cpu_op_attend_decode)
@@ -346,7 +372,7 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
         r->end = b;
     }
     cpu_share(s->n_row, thread, n_thread, &a, &b);
-    for (int i = 0; i < c->n_rope; i++) {
+    for (int i = 0; i < c->n_rope && !s->goes_on; i++) {
         const struct rope *r = c->rope[i];
         for (int t = a; t < b; t++) {
             float *cs = c->cs + ((size_t)i * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
@@ -359,7 +385,8 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
     }
 }
 
-/* The NaN guard: this thread's share of the rows that op wrote. */
+/* The NaN guard of every operation: this thread's share of the rows that op wrote. Without it norms and logits alone are looked at, where
+ * they are read anyway (cpu_guard): what is not finite reaches a norm before long. */
 static void check_finite(const struct cpu_op *o, struct cpu_step *s, int thread, int n_thread) {
     const struct op *op = o->post ? o->post : o->op;
     struct op_use u = op_uses(op);
@@ -368,15 +395,30 @@ static void check_finite(const struct cpu_op *o, struct cpu_step *s, int thread,
     cpu_barrier(s);
     cpu_share(op_rows_count(s->list->list, op, s->n_row, s->n_out), thread, n_thread, &a, &b);
     for (int k = 0; k < u.n_write; k++)
-        for (int t = a; t < b; t++)
-            if (!s->cpu->k->finite(cpu_row(s, u.write[k], t), u.write[k].width))
-                cpu_fault(s, op, INFER_E_NAN);
+        for (int t = a; t < b; t++) cpu_guard(s, o->op, t, cpu_row(s, u.write[k], t), u.write[k].width);
 }
 
 static const float *read_row(void *s, struct view v, int t) { return cpu_row(s, v, t); }
 /* Before an operation whose input nobody writes any more, and that does not write over it. */
 static void tap_input(const struct op *op, struct cpu_step *s) {
     tap_op(s->cpu->config.tap, op, op_rows_count(s->list->list, op, s->n_row, s->n_out), read_row, s);
+}
+
+static void tell(struct cpu_step *s, const struct op *op, int thread) {
+    struct infer_profile *p = s->cpu->config.profile;
+    if (p && thread == 0) s->told = profile_op(p, s->list->list, op, s->s, s->told);
+}
+
+/* Whether all leave here: at a barrier, behind which everybody knows. */
+static bool all_leave(struct cpu_step *s, const struct cpu_op *o, int i, int thread) {
+    struct cpu *c = s->cpu;
+    if (!o->barrier && !s->guard) return false;
+    if (thread == 0) {
+        if (atomic_load_explicit(&c->cancel, memory_order_relaxed)) cpu_fault(s, o->op, INFER_E_CANCEL);
+        if (atomic_load(&s->fault) != INFER_OK || overdue(s)) atomic_store(&s->stop_at, i);
+    }
+    cpu_barrier(s);
+    return i >= atomic_load(&s->stop_at);
 }
 
 /* Thread 0 decides at which op's barrier all leave; the others read it after that barrier, so nobody leaves alone. */
@@ -386,9 +428,10 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     if (amx) cpu_amx_begin();
     prologue(s, thread, n_thread);
     cpu_barrier(s);
+    tell(s, NULL, thread);
     for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
-        if (c->config.tap) { /* nobody still writes what is read, or already over it */
+        if (c->config.tap && c->config.tap->row) { /* nobody still writes what is read, or already over it */
             cpu_barrier(s);
             if (thread == 0) tap_input(o->op, s);
             cpu_barrier(s);
@@ -396,14 +439,16 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
         cpu_late();
         o->fn(o, s, thread, n_thread);
         if (amx && o->fn == cpu_op_remote) cpu_amx_begin(); /* another backend of this thread left its own */
-        if (c->config.nan_guard) check_finite(o, s, thread, n_thread);
-        if (!o->barrier && !c->config.nan_guard) continue;
-        if (thread == 0) {
-            if (atomic_load_explicit(&c->cancel, memory_order_relaxed)) cpu_fault(s, o->op, INFER_E_CANCEL);
-            if (atomic_load(&s->fault) != INFER_OK) atomic_store(&s->stop_at, i);
+        if (s->guard) check_finite(o, s, thread, n_thread);
+        if (c->config.tap && c->config.tap->wrote) {
+            cpu_barrier(s);
+            if (thread == 0)
+                tap_wrote(c->config.tap, s->list->list, o->post ? o->post : o->op, s->s, read_row, s);
+            cpu_barrier(s);
         }
-        cpu_barrier(s);
-        if (i >= atomic_load(&s->stop_at)) break;
+        const bool leave = all_leave(s, o, i, thread);
+        tell(s, o->op, thread);
+        if (leave) break;
     }
     if (amx) cpu_amx_end();
 }
@@ -424,12 +469,13 @@ static enum infer_status run_team(struct cpu_step *s) {
     struct cpu *c = s->cpu;
     atomic_init(&s->stop_at, INT32_MAX);
     atomic_init(&s->fault, INFER_OK);
-    atomic_init(&s->fault_op, NULL);
     atomic_init(&s->lost, 0);
     int64_t begin = cpu_now();
+    s->told = begin;
 #pragma omp parallel num_threads(c->team.n)
     take_part(s, omp_get_thread_num(), omp_get_num_threads());
     int64_t end = cpu_now();
+    tell(s, NULL, 0);
     cpu_team_next(&c->team, c->n_thread, end, end - begin, atomic_load(&s->lost));
     enum infer_status st = (enum infer_status)atomic_load(&s->fault);
     if (st == INFER_E_CANCEL) atomic_store(&c->cancel, 0);
@@ -437,31 +483,80 @@ static enum infer_status run_team(struct cpu_step *s) {
     return st;
 }
 
-static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
-    struct cpu *c = (struct cpu *)b;
-    struct cpu_result *r = &c->ring[c->head++ % CPU_RING];
+/* Where a step that has left goes on, into c->paused; false: it is over. */
+static bool pauses(struct cpu_step *s) {
+    struct cpu *c = s->cpu;
+    const int at = atomic_load(&s->stop_at);
+    if (atomic_load(&s->fault) != INFER_OK || at >= s->end) return false;
+    const struct cpu_op *o = &s->list->op[at];
+    const int team = cpu_in_middle(s, o) ? c->paused.team : atomic_load(&s->n_team);
+    bool left = false;
+    for (int i = 0; i < team; i++) {
+        const struct cpu_range *r = &c->range[o->index * c->n_thread + i];
+        left |= atomic_load(&r->next) < r->end;
+    }
+    left = left && atomic_load(&s->given); /* there are operations that need not look at their units */
+    c->paused.at = left ? at : at + 1;
+    c->paused.team = left ? team : 0;
+    return c->paused.at < s->end;
+}
+
+/* The same step once more, each operation looked at, for the name of the one that wrote the first such value; keys and values are put
+ * again as they were. Of several ranks the others are gone by now. */
+static void find_fault(struct cpu_step *s) {
+    const struct cpu_fault first = s->where;
+    s->guard = true;
+    s->due = 0;
+    if (s->cpu->config.comm || run_team(s) != INFER_E_NAN) s->where = first;
+}
+
+/* Of a step, until it is over or due. */
+static bool run_until(struct cpu *c, enum row_class cls, const struct step *step, int64_t due, bool begins) {
+    struct cpu_result *r = &c->ring[c->head % CPU_RING];
     struct step named = *step;
     struct cpu_step s = {.cpu = c,
                          .list = &c->list[cls],
                          .s = &named,
                          .result = r,
+                         .first = begins ? 0 : c->paused.at,
                          .end = c->list[cls].n_op,
+                         .goes_on = !begins,
+                         .guard = c->config.nan_guard,
+                         .due = due,
                          .n_row = step->n_row,
                          .n_out = step->n_out};
     r->n_logits = 0;
     r->has_top = false;
     r->status = last_tokens_resolve(&c->last, &named);
-    if (r->status != INFER_OK) return INFER_OK; /* wait says it */
-    r->status = run_team(&s);
-    r->fault_op = atomic_load(&s.fault_op);
-    c->n_decode += cls == ROW_DECODE;
+    if (r->status == INFER_OK) { /* else wait says it */
+        r->status = run_team(&s);
+        if (r->status == INFER_E_NAN && begins && !s.guard) find_fault(&s);
+        r->fault = s.where;
+        if (due && pauses(&s)) return false;
+        c->n_decode += cls == ROW_DECODE;
+    }
+    c->head++;
+    return true;
+}
+
+static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
+    run_until((struct cpu *)b, cls, step, 0, true);
     return INFER_OK;
 }
 
-static enum infer_status failed(enum infer_status st, const struct op *op) {
+static enum infer_status cpu_run_some(struct backend *b, enum row_class cls, const struct step *step,
+                                      double seconds, bool *done) {
+    struct cpu *c = (struct cpu *)b;
+    const bool whole = c->config.tap || c->config.nan_guard; /* which look at what an operation has written */
+    *done = run_until(c, cls, step, whole ? 0 : cpu_now() + (int64_t)(1e9 * seconds), *done);
+    return INFER_OK;
+}
+
+static enum infer_status failed(enum infer_status st, const struct cpu_fault *f) {
+    const struct op *op = f->op;
     if (st == INFER_E_CANCEL) return err_set(st, "cancelled");
     if (st == INFER_E_DEVICE) return err_set(st, "%s of layer %d: another rank is gone", op->name, op->layer);
-    return err_set(st, "%s of layer %d: a value is not finite", op->name, op->layer);
+    return op_not_finite(op, f->pos, f->element);
 }
 
 static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
@@ -470,7 +565,7 @@ static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
     *out = (struct step_result){r->token, r->n_logits ? r->logits : NULL, r->has_top ? r->top : NULL};
     if (r->status == INFER_OK) return INFER_OK;
     if (r->status == INFER_E_INPUT) return last_tokens_missing();
-    return failed(r->status, r->fault_op);
+    return failed(r->status, &r->fault);
 }
 
 /* Rows of the caller into a view, or out of it. */
@@ -487,14 +582,14 @@ static enum infer_status cpu_run_layer(struct backend *b, enum row_class cls, in
     struct cpu *c = (struct cpu *)b;
     const struct cpu_list *l = &c->list[cls];
     struct step rows = {.n_row = n_row};
-    struct cpu_step s = {.cpu = c, .list = l, .s = &rows, .n_row = n_row};
+    struct cpu_step s = {.cpu = c, .list = l, .s = &rows, .n_row = n_row, .guard = c->config.nan_guard};
     while (l->op[s.first].op->layer != layer) s.first++;
     for (s.end = s.first; s.end < l->n_op && l->op[s.end].op->layer == layer;) s.end++;
     c->n_decode += cls == ROW_DECODE && !s.first;
     move_rows(&s, l->op[s.first].op->experts.x, x, NULL);
     move_rows(&s, l->op[s.first].op->experts.choice, choice, NULL);
     enum infer_status st = run_team(&s);
-    if (st != INFER_OK) return failed(st, atomic_load(&s.fault_op));
+    if (st != INFER_OK) return failed(st, &s.where);
     move_rows(&s, (struct view){REMOTE_OUT, 0, l->list->buf[REMOTE_OUT].width}, NULL, out);
     return INFER_OK;
 }
@@ -524,6 +619,9 @@ static enum infer_status cpu_kv_read(struct backend *b, int store, int page, flo
                       s->head_dim_k);
         c->k->kv_load(type, v + i * (size_t)kv_v_dim(s), vp + i * kv_row_bytes(type, kv_v_dim(s)),
                       kv_v_dim(s));
+        if (!kv_turned(type)) continue;
+        c->k->kv_turn(k + i * (size_t)s->head_dim_k, s->head_dim_k, kv_turn_of(s, false), 1);
+        if (!s->v_in_k) c->k->kv_turn(v + i * (size_t)kv_v_dim(s), kv_v_dim(s), kv_turn_of(s, true), 1);
     }
     return INFER_OK;
 }
@@ -537,9 +635,9 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
     uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
         c->k->kv_store(type, kp + i * kv_row_bytes(type, s->head_dim_k), k + i * (size_t)s->head_dim_k,
-                       s->head_dim_k);
+                       s->head_dim_k, kv_turn_of(s, false));
         c->k->kv_store(type, vp + i * kv_row_bytes(type, kv_v_dim(s)), v + i * (size_t)kv_v_dim(s),
-                       kv_v_dim(s));
+                       kv_v_dim(s), kv_turn_of(s, true));
     }
     return INFER_OK;
 }
@@ -607,6 +705,7 @@ const struct backend_type backend_cpu = {
     .upload = cpu_upload,
     .compile = cpu_compile,
     .run = cpu_run,
+    .run_some = cpu_run_some,
     .wait = cpu_wait,
     .run_layer = cpu_run_layer,
     .read = cpu_read,

@@ -1,9 +1,6 @@
 /* The attention ops: who computes what. */
 #include "cpu/cpu_list.h"
 
-#include <math.h>
-#include <string.h>
-
 /* One key head of many query heads is one unit's work a row, which is too much for one thread: these heads come in blocks. Their sums are
  * each head's own, so the bits stay. */
 enum { LATENT_HEADS = 4 };
@@ -180,24 +177,27 @@ int cpu_attend_rows_shape(const struct op_attend *at, int *unit_rows) {
 void cpu_op_attend_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
     const int dk = at->q.width / at->n_head, dv = at->out.width / at->n_head, G = at->n_head / at->n_kv_head,
-              blocks = (s->n_row + CPU_ATTEND_LANES - 1) / CPU_ATTEND_LANES;
-    const int32_t *slot = s->s->slot;
+              blocks = (s->n_row + CPU_ATTEND_LANES - 1) / CPU_ATTEND_LANES,
+              n_ask = at->ask ? at->ask : s->n_row;
+    const size_t n_bias = 2 * (size_t)at->n_bias + 1;
+    const int32_t *slot = at->both ? NULL : s->s->slot;
     int victim = 0, u;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         const int h = u / blocks, begin = u % blocks * CPU_ATTEND_LANES,
-                  end = begin + CPU_ATTEND_LANES < s->n_row ? begin + CPU_ATTEND_LANES : s->n_row;
+                  end = begin + CPU_ATTEND_LANES < n_ask ? begin + CPU_ATTEND_LANES : n_ask;
         const struct cpu_rows_arg arg = {.op = at,
-                                         .k = cpu_row(s, at->k, 0) + h / G * dk,
-                                         .v = cpu_row(s, at->v, 0) + h / G * dv,
+                                         .k = cpu_row(s, at->k, at->ask) + h / G * dk,
+                                         .v = cpu_row(s, at->v, at->ask) + h / G * dv,
                                          .k_stride = cpu_stride(s, at->k),
                                          .v_stride = cpu_stride(s, at->v),
                                          .dk = dk,
                                          .dv = dv,
                                          .slot = slot,
-                                         .n_row = s->n_row,
-                                         .sink = at->sinks ? &at->sinks[h] : NULL};
+                                         .n_row = s->n_row - at->ask,
+                                         .sink = at->sinks ? &at->sinks[h] : NULL,
+                                         .bias = at->bias ? at->bias + (size_t)h * n_bias : NULL};
         for (int t = begin, n; t < end; t += n) { /* runs of one slot */
-            for (n = 1; t + n < end && slot[t + n] == slot[t]; n++) {
+            for (n = 1; t + n < end && (!slot || slot[t + n] == slot[t]); n++) {
             }
             s->cpu->k->attend_rows(&arg, t, n, cpu_row(s, at->q, t) + h * dk, cpu_stride(s, at->q),
                                    cpu_row(s, at->out, t) + h * dv, cpu_stride(s, at->out),

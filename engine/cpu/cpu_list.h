@@ -80,9 +80,15 @@ struct cpu_list {
 
 enum { CPU_RING = 4, CPU_ROPES = 8 };
 
+/* Where a step failed; element -1: not looked for. */
+struct cpu_fault {
+    const struct op *op;
+    int pos, element;
+};
+
 struct cpu_result {
     enum infer_status status;
-    const struct op *fault_op;
+    struct cpu_fault fault;
     int32_t *token;        /* [max_out] */
     float *logits;         /* [n_logits of the plan][n_vocab] */
     struct infer_top *top; /* [max_out] */
@@ -183,11 +189,11 @@ struct cpu {
     float *norm;     /* shared normed rows of decode steps */
     uint8_t *panel;  /* shared x panels, or quantised rows, of prompt steps */
     uint8_t *pair_x; /* shared rows of x in the order of experts */
+    float *low;      /* cpu_lowrank.c */
     float *part;     /* parts of up to CPU_PART_ROWS decode rows: [row][kv head][CPU_ATTEND_PARTS] */
     struct cpu_work *work;
-    struct cpu_range *range; /* [n_range][n_thread] */
-    int n_range;
-    float *best_value; /* argmax of the head: [n_thread][best_rows] */
+    struct cpu_range *range; /* [operations of a list][n_thread] */
+    float *best_value;       /* argmax of the head: [n_thread][best_rows] */
     int32_t *best_index;
     int best_rows;
     struct cpu_select select[2]; /* of one row and the next */
@@ -195,6 +201,10 @@ struct cpu {
     struct cpu_result ring[CPU_RING];
     unsigned head, tail; /* results written, results taken */
     atomic_int cancel;
+    struct
+    { /* of a step that has run in part: the operation that it goes on with, and the team for which its units are laid out, 0: none are */
+        int at, team;
+    } paused;
     unsigned n_decode; /* decode steps so far */
     void *copies;      /* cpu_repack.c */
     size_t copies_bytes;
@@ -208,13 +218,18 @@ struct cpu_step {
     struct cpu_result *result;
     int n_row, n_out;
     int first, end;                  /* operations of the list that run */
+    bool goes_on;                    /* from cpu.paused */
+    int64_t told;                    /* thread 0, with a profile: until when it knows */
+    int64_t due;                     /* cpu_now() at which it pauses; 0: never */
+    atomic_bool given;               /* a unit, which each piece has at least */
     _Alignas(64) atomic_int arrived; /* at the barrier */
     _Alignas(64) atomic_uint turn;   /* barriers passed */
     atomic_int n_team;               /* threads of this step */
     atomic_llong lost;               /* ns: its threads had no processor, all together */
     _Alignas(64) atomic_int stop_at; /* the op after whose barrier all leave */
     atomic_int fault;                /* enum infer_status */
-    const struct op *_Atomic fault_op;
+    struct cpu_fault where;          /* written by who set fault */
+    bool guard;                      /* every operation's output is looked at */
 };
 
 /* ---- helpers that ops use ---- */
@@ -236,6 +251,8 @@ static inline void cpu_share(int n, int thread, int n_thread, int *a, int *b) {
 }
 /* Next unit for this thread, -1: none left. */
 int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim);
+/* The first operation of a step that goes on, some of its units done. */
+bool cpu_in_middle(const struct cpu_step *s, const struct cpu_op *op);
 void cpu_barrier(struct cpu_step *s);
 /* Where a thread may be late (cpu_delays_pretend). */
 extern uint32_t cpu_delays;
@@ -245,6 +262,8 @@ static inline void cpu_late(void) {
 }
 /* The first fault wins. */
 void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status);
+/* The NaN guard: INFER_E_NAN where x[n], of op's row t, is not finite. */
+void cpu_guard(struct cpu_step *s, const struct op *op, int t, const float *x, int n);
 
 /* One head of one row into its page. */
 void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h);
@@ -259,7 +278,9 @@ cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_
     cpu_op_input;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
-cpu_fn cpu_op_reduce, cpu_op_gather;
+cpu_fn cpu_op_reduce, cpu_op_gather, cpu_op_lowrank;
+/* Of adapters (cpu_lowrank.c): floats of what the rows of an operation become between its two products. */
+size_t cpu_lowrank_floats(const struct op_list *l, const struct op_lowrank *o);
 
 /* Experts (cpu_experts.c): what the rows of x become; memory; units of a step. */
 enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu_kernels *k,
@@ -282,7 +303,8 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 
 /* Prompt attention on tiles? Not where 32 bits are asked for, or values are in keys. */
 static inline bool cpu_attend_tiles(const struct cpu *c, const struct kv_store *st) {
-    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !c->config.strict_fp32 && !st->v_in_k;
+    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !kv_turned(c->config.kv_type) &&
+           !c->config.strict_fp32 && !st->v_in_k;
 }
 /* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */
 int cpu_decode_unit_rows(int n_thread, const struct weight_group *w);

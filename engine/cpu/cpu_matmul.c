@@ -59,6 +59,7 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
         if (op->norm) {
             float *y = normed + (size_t)t * cpu_norm_floats(mm->w->k);
             k->norm(&op->norm->norm, cpu_row(s, op->norm->norm.x, t), y, mm->w->k);
+            cpu_guard(s, op->norm, t, y, mm->w->k);
             x = y;
         } else {
             x = cpu_row(s, mm->x, t);
@@ -293,8 +294,10 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     struct cpu_work *work = &c->work[thread];
     int T = cpu_rows(s, mm->x), K = mm->w->k, victim = 0, u;
     if (!T) return;
-    prepare_panels(op, s, thread, n_thread, T);
-    cpu_barrier(s);
+    if (!cpu_in_middle(s, op)) {
+        prepare_panels(op, s, thread, n_thread, T);
+        cpu_barrier(s);
+    }
     if (op->route == CPU_ROUTE_BF16) {
         tile_units(op, s, thread, n_thread, T);
         return;

@@ -29,7 +29,10 @@ void cpu_op_norm(const struct cpu_op *op, struct cpu_step *s, int thread, int n_
     const struct op_norm *n = &op->op->norm;
     int a, b;
     cpu_share(cpu_rows(s, n->x), thread, n_thread, &a, &b);
-    for (int t = a; t < b; t++) s->cpu->k->norm(n, cpu_row(s, n->x, t), cpu_row(s, n->out, t), n->x.width);
+    for (int t = a; t < b; t++) {
+        s->cpu->k->norm(n, cpu_row(s, n->x, t), cpu_row(s, n->out, t), n->x.width);
+        cpu_guard(s, op->op, t, cpu_row(s, n->out, t), n->out.width);
+    }
 }
 
 void cpu_op_rope(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
@@ -53,10 +56,10 @@ void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h) {
     size_t start = (size_t)page * c->page_stride[st->group], at = (size_t)(h * KV_PAGE + pos % KV_PAGE);
     enum kv_type type = c->config.kv_type;
     c->k->kv_store(type, c->k_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_k),
-                   cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k);
+                   cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k, kv_turn_of(st, false));
     if (st->v_in_k) return;
     c->k->kv_store(type, c->v_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_v),
-                   cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v);
+                   cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v, kv_turn_of(st, true));
 }
 
 void cpu_op_kv_put(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {

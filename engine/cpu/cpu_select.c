@@ -105,6 +105,7 @@ void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int 
     cpu_share(sel->n_vocab, thread, n_thread, &a, &b);
     for (int j = 0; j < s->n_out; j++) {
         const float *x = cpu_row(s, sel->logits, j);
+        if (!c->config.any_logits) cpu_guard(s, op->op, j, x + a, b - a);
         size_t at = (size_t)thread * (size_t)c->best_rows + (size_t)j;
         if (b > a && (want[j] & WANT_TOKEN) && !draw_of(s, j)) {
             c->best_index[at] = a + c->k->argmax(x + a, b - a);

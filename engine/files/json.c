@@ -105,6 +105,16 @@ enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flag
     return err_set(INFER_E_MEMORY, "out of memory: %s", what);
 }
 
+enum infer_status json_line(char **out, const json_t *j, const char *what) {
+    const uint64_t failed = mem_failed();
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY, n = json_dumpb(j, NULL, 0, flags);
+    TRY(mem_new(out, n + 1, what));
+    if (n && json_dumpb(j, *out, n, flags) == n && mem_failed() == failed) return INFER_OK;
+    mem_free(*out);
+    *out = NULL;
+    return err_set(INFER_E_MEMORY, "out of memory: %s", what);
+}
+
 enum infer_status json_read_python(json_t **out, const char *what, const char *text, size_t n, size_t flags) {
     static const char word[] = "Infinity", large[] = "1e308   ";
     enum { LEN = sizeof word - 1 };
@@ -124,4 +134,9 @@ enum infer_status json_read_python(json_t **out, const char *what, const char *t
     enum infer_status s = json_read(out, what, copy, n, flags);
     mem_free(copy);
     return s;
+}
+
+double json_real_of(const json_t *v) {
+    const char *text = json_string_value(v);
+    return text ? strtod(text, NULL) : json_number_value(v);
 }

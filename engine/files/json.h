@@ -17,9 +17,20 @@ enum infer_status json_read(json_t **out, const char *what, const char *text, si
 /* The same of what Python writes: a number may be Infinity, which JSON has not; it is read as 1e308. */
 enum infer_status json_read_python(json_t **out, const char *what, const char *text, size_t n, size_t flags);
 
+/* o[key] where it is a text, else "". */
+static inline const char *json_text_of(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* A number, also where it is written as a text ("2.6"); 0: neither. */
+double json_real_of(const json_t *v);
+
 /* A tree that was built piece by piece is whole: not NULL, and no allocation failed since failed, mem_failed() before (jansson
  * leaves out what has no memory and goes on). errors: INFER_E_MEMORY, as "out of memory: what" */
 enum infer_status json_whole(const json_t *j, uint64_t failed, const char *what);
 
 /* The text of j, which is given up, NULL included; free with mem_free. failed as for json_whole. errors: INFER_E_MEMORY, as "out of memory: what" */
 enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flags, const char *what);
+/* The text of j on one line, whatever memory jansson has; free with mem_free. errors: INFER_E_MEMORY, as "out of memory: what" */
+enum infer_status json_line(char **out, const json_t *j, const char *what);

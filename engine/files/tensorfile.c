@@ -87,6 +87,32 @@ const struct meta *tensorfile_meta(const struct tensorfile *f, const char *key) 
     return i < 0 ? NULL : &f->meta[i];
 }
 
+enum infer_status tensorfile_set(struct tensorfile *f, const char *key, enum meta_type type,
+                                 const void *raw) {
+    const size_t n_key = strlen(key), n_raw = type == META_STRING ? strlen(raw) : 8;
+    int64_t at = strmap_get(f->meta_index, key, n_key), old;
+    char *name = arena_strndup(&f->arena, key, n_key), *value = arena_alloc(&f->arena, n_raw + 1);
+    struct str *text = arena_alloc(&f->arena, sizeof *text);
+    struct meta *all = at < 0 ? arena_alloc(&f->arena, (f->n_meta + 1) * sizeof *all) : f->meta;
+    if (!name || !value || !text || !all)
+        return err_set(INFER_E_MEMORY, "out of memory: a key of %s", f->path);
+    memset(value, 0, n_raw + 1);
+    memcpy(value, raw, type == META_STRING ? n_raw : 4);
+    *text = (struct str){value, n_raw};
+    if (at < 0) {
+        memcpy(all, f->meta, f->n_meta * sizeof *all);
+        TRY(strmap_put(f->meta_index, name, n_key, (int64_t)f->n_meta, &old));
+        f->meta = all;
+        at = (int64_t)f->n_meta++;
+    }
+    f->meta[at] = (struct meta){.key = {name, n_key},
+                                .type = type,
+                                .n = 1,
+                                .raw = (const unsigned char *)value,
+                                .strings = type == META_STRING ? text : NULL};
+    return INFER_OK;
+}
+
 /* ---- values ---- */
 
 const char *meta_type_name(enum meta_type type) {

@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include "files/model_keys.h"
 #include "files/mapfile.h"
 #include "base/mem.h"
@@ -34,6 +35,9 @@ struct str { /* bytes, not ended by 0 */
     const char *data;
     size_t len;
 };
+static inline bool str_is(struct str s, const char *text) {
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
 
 struct meta {
     struct str key;
@@ -85,6 +89,12 @@ struct tensorfile {
     void *meta_index;   /* private: key -> meta */
 };
 
+/* How positions are turned, in place of what the file says; 0 and NULL: as it says. */
+struct rope_given {
+    const char *scaling; /* none, linear, yarn */
+    float scale, freq_base, beta_fast, beta_slow, attn_factor;
+    int orig_ctx;
+};
 struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
@@ -92,6 +102,7 @@ struct tensorfile_options {
     bool tower;      /* of a folder: what it has for images, as a file of its own (architecture clip) */
     bool for_gguf;   /* heads and columns of folders in the order in which GGUF has them */
     struct key_ignore ignore;
+    struct rope_given rope; /* model_open */
 };
 
 /* Opens and checks a model file (the magic decides the container). A split file is named by its first part.
@@ -112,6 +123,8 @@ enum infer_status tensorfile_check_holes(const struct mapfile *m, const struct t
 /* NULL when absent. */
 const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name);
 const struct meta *tensorfile_meta(const struct tensorfile *f, const char *key);
+/* Sets a key, as if the file had it so: raw, a number of `type`, or a text (META_STRING). errors: INFER_E_MEMORY */
+enum infer_status tensorfile_set(struct tensorfile *f, const char *key, enum meta_type type, const void *raw);
 
 /* Every key of general.* and tokenizer.* that is known (key_types.def) is of its type, whoever reads it: one that was passed over for its
  * type would leave a default in its place. errors: INFER_E_INPUT names key and type */

@@ -2,17 +2,13 @@
 #include "files/vocab_added.h"
 #include "base/stbds.h"
 #include "files/vocab_keys.h"
+#include "files/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static enum infer_status no_memory(void) {
     return err_set(INFER_E_MEMORY, "out of memory: reading a vocabulary");
-}
-
-static const char *text_of(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
 }
 
 /* ---- tokens ---- */
@@ -115,7 +111,7 @@ static enum infer_status read_template(struct tok_vocab *v, const json_t *o) {
     for (size_t i = 0; i < n; i++) {
         const json_t *sequence = json_object_get(json_array_get(single, i), "Sequence");
         if (!sequence) continue;
-        if (text < n || strcmp(text_of(sequence, "id"), "A") != 0)
+        if (text < n || strcmp(json_text_of(sequence, "id"), "A") != 0)
             return err_set(INFER_E_UNSUPPORTED,
                            "post_processor: a template with the text twice is not supported");
         text = i;
@@ -123,15 +119,15 @@ static enum infer_status read_template(struct tok_vocab *v, const json_t *o) {
     if (text == n) return err_set(INFER_E_INPUT, "post_processor: a template without the text");
     for (size_t i = text; i-- > 0;)
         TRY(put_special(v, TOK_FRONT, specials,
-                        text_of(json_object_get(json_array_get(single, i), "SpecialToken"), "id")));
+                        json_text_of(json_object_get(json_array_get(single, i), "SpecialToken"), "id")));
     for (size_t i = text + 1; i < n; i++)
         TRY(put_special(v, TOK_BEHIND, specials,
-                        text_of(json_object_get(json_array_get(single, i), "SpecialToken"), "id")));
+                        json_text_of(json_object_get(json_array_get(single, i), "SpecialToken"), "id")));
     return INFER_OK;
 }
 
 enum infer_status tok_vocab_processor(struct tok_vocab *v, const json_t *o) {
-    const char *type = text_of(o, "type");
+    const char *type = json_text_of(o, "type");
     const json_t *processors = json_object_get(o, "processors");
     if (!json_is_object(o) || strcmp(type, "ByteLevel") == 0) return INFER_OK;
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(v, o);
@@ -279,7 +275,7 @@ static enum infer_status put_flagged(const struct tok_vocab *v, struct tok_keys 
 static const char *template_of(const json_t *config) {
     const json_t *t = json_object_get(config, "chat_template");
     for (size_t i = 0; i < json_array_size(t); i++)
-        if (strcmp(text_of(json_array_get(t, i), "name"), "default") == 0)
+        if (strcmp(json_text_of(json_array_get(t, i), "name"), "default") == 0)
             return json_string_value(json_object_get(json_array_get(t, i), "template"));
     return json_string_value(t);
 }

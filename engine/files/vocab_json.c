@@ -10,8 +10,6 @@
 #include "files/vocab_types.h"
 #include "files/textfile.h"
 
-#include <stdio.h>
-
 struct reading {
     struct arena *a;
     struct tok_scan scan; /* model.vocab and model.merges */
@@ -32,16 +30,12 @@ struct reading {
 };
 
 /* ---- JSON ---- */
-static const char *text_of(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
 static bool flag_of(const json_t *o, const char *key, bool absent) {
     const json_t *v = json_object_get(o, key);
     return json_is_boolean(v) ? json_is_true(v) : absent;
 }
 static enum infer_status unsupported(const char *part, const json_t *o) {
-    return err_set(INFER_E_UNSUPPORTED, "%s of type '%.64s' is not supported", part, text_of(o, "type"));
+    return err_set(INFER_E_UNSUPPORTED, "%s of type '%.64s' is not supported", part, json_text_of(o, "type"));
 }
 static enum infer_status no_memory(void) {
     return err_set(INFER_E_MEMORY, "out of memory: reading tokenizer.json");
@@ -109,20 +103,20 @@ static enum infer_status read_merges(struct reading *r) {
 }
 
 static enum infer_status read_bpe(struct reading *r, const json_t *model) {
-    if (*text_of(model, "continuing_subword_prefix") || *text_of(model, "end_of_word_suffix"))
+    if (*json_text_of(model, "continuing_subword_prefix") || *json_text_of(model, "end_of_word_suffix"))
         return err_set(INFER_E_UNSUPPORTED, "BPE with a word prefix or suffix is not supported");
     r->model = "gpt2";
     r->ignore_merges = flag_of(model, "ignore_merges", false);
     r->fuse_unknown = flag_of(model, "fuse_unk", false);
     TRY(read_vocab(r, model));
-    TRY(tok_vocab_id(&r->v, text_of(model, "unk_token"), &r->v.unk));
+    TRY(tok_vocab_id(&r->v, json_text_of(model, "unk_token"), &r->v.unk));
     return read_merges(r);
 }
 
 static enum infer_status read_wordpiece(struct reading *r, const json_t *model) {
     r->model = "bert";
     TRY(read_vocab(r, model));
-    TRY(tok_vocab_id(&r->v, text_of(model, "unk_token"), &r->v.unk));
+    TRY(tok_vocab_id(&r->v, json_text_of(model, "unk_token"), &r->v.unk));
     for (int32_t i = 0; i < r->v.n; i++) { /* as GGUF has it: a start is marked, going on is not */
         struct str s = r->v.text[i];
         if (s.len > 2 && memcmp(s.data, "##", 2) == 0) {
@@ -162,7 +156,7 @@ static enum infer_status read_unigram(struct reading *r, const json_t *model) {
 
 static enum infer_status read_model(struct reading *r) {
     const json_t *model = json_object_get(r->root, "model");
-    const char *type = text_of(model, "type");
+    const char *type = json_text_of(model, "type");
     if (!json_is_object(model)) return err_set(INFER_E_INPUT, "it has no model");
     /* files of before the key: merges make it BPE, an array of scores Unigram */
     if (strcmp(type, "BPE") == 0 || (!*type && r->scan.merges.form)) return read_bpe(r, model);
@@ -212,8 +206,8 @@ static enum infer_status decode_base64(struct reading *r, const char *s) {
 
 static enum infer_status read_replace(struct reading *r, const json_t *o) {
     const json_t *pattern = json_object_get(o, "pattern");
-    const char *from = text_of(pattern, "String"), *regex = text_of(pattern, "Regex"),
-               *to = text_of(o, "content");
+    const char *from = json_text_of(pattern, "String"), *regex = json_text_of(pattern, "Regex"),
+               *to = json_text_of(o, "content");
     if (strcmp(from, " ") == 0 && strcmp(to, TOK_SPACE) == 0) {
         r->escape = true;
     } else if (strcmp(regex, " {2,}") == 0 && (strcmp(to, " ") == 0 || strcmp(to, TOK_SPACE) == 0)) {
@@ -226,7 +220,7 @@ static enum infer_status read_replace(struct reading *r, const json_t *o) {
 }
 
 static enum infer_status read_normalizer(struct reading *r, const json_t *o) {
-    const char *type = text_of(o, "type");
+    const char *type = json_text_of(o, "type");
     json_t *v;
     size_t i;
     if (!json_is_object(o)) return INFER_OK;
@@ -237,13 +231,13 @@ static enum infer_status read_normalizer(struct reading *r, const json_t *o) {
         r->normal_form = type[2] == 'C' ? "nfc" : type[2] == 'D' ? "nfd" : type[3] == 'C' ? "nfkc" : "nfkd";
     } else if (strcmp(type, "Lowercase") == 0) {
         r->lowercase = true;
-    } else if (strcmp(type, "Prepend") == 0 && strcmp(text_of(o, "prepend"), TOK_SPACE) == 0) {
+    } else if (strcmp(type, "Prepend") == 0 && strcmp(json_text_of(o, "prepend"), TOK_SPACE) == 0) {
         r->prefix = "always";
         r->escape = true;
     } else if (strcmp(type, "Replace") == 0) {
         TRY(read_replace(r, o));
     } else if (strcmp(type, "Precompiled") == 0) {
-        TRY(decode_base64(r, text_of(o, "precompiled_charsmap")));
+        TRY(decode_base64(r, json_text_of(o, "precompiled_charsmap")));
     } else if (strcmp(type, "Strip") == 0) {
         if (!r->n_charsmap) return unsupported("normalizer", o);
         r->collapse = true;
@@ -281,8 +275,8 @@ static enum infer_status quote(struct reading *r, const char *s, struct str *out
 
 static enum infer_status read_split(struct reading *r, const json_t *o) {
     const json_t *pattern = json_object_get(o, "pattern");
-    const char *behavior = text_of(o, "behavior"), *regex = text_of(pattern, "Regex"),
-               *s = text_of(pattern, "String");
+    const char *behavior = json_text_of(o, "behavior"), *regex = json_text_of(pattern, "Regex"),
+               *s = json_text_of(pattern, "String");
     bool invert = flag_of(o, "invert", false);
     struct str quoted = {regex, 0};
     if (!*regex) TRY(quote(r, s, &quoted));
@@ -303,8 +297,8 @@ static enum infer_status read_split(struct reading *r, const json_t *o) {
 }
 
 static enum infer_status read_metaspace(struct reading *r, const json_t *o) {
-    const char *scheme = text_of(o, "prepend_scheme");
-    if (strcmp(text_of(o, "replacement"), TOK_SPACE) != 0) return unsupported("pre_tokenizer", o);
+    const char *scheme = json_text_of(o, "prepend_scheme");
+    if (strcmp(json_text_of(o, "replacement"), TOK_SPACE) != 0) return unsupported("pre_tokenizer", o);
     if (!*scheme) scheme = flag_of(o, "add_prefix_space", true) ? "always" : "never";
     r->escape = true;
     r->prefix_unless = true;
@@ -315,7 +309,7 @@ static enum infer_status read_metaspace(struct reading *r, const json_t *o) {
 }
 
 static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) {
-    const char *type = text_of(o, "type");
+    const char *type = json_text_of(o, "type");
     json_t *v;
     size_t i;
     if (!json_is_object(o)) return INFER_OK;
@@ -340,11 +334,16 @@ static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) 
         return add_pattern(r, flag_of(o, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
                            TOK_SPLIT_ISOLATED);
     if (strcmp(type, "Punctuation") == 0) {
-        bool run = strcmp(text_of(o, "behavior"), "Contiguous") == 0;
-        if (!run && strcmp(text_of(o, "behavior"), "Isolated") != 0) return unsupported("pre_tokenizer", o);
+        bool run = strcmp(json_text_of(o, "behavior"), "Contiguous") == 0;
+        if (!run && strcmp(json_text_of(o, "behavior"), "Isolated") != 0)
+            return unsupported("pre_tokenizer", o);
         return add_pattern(r, run ? "[\\p{P}$+<=>^`|~]+" : "[\\p{P}$+<=>^`|~]", TOK_SPLIT_ISOLATED);
     }
-    if (strcmp(type, "WhitespaceSplit") == 0) return add_pattern(r, "\\S+", TOK_SPLIT_KEEP);
+    if (strcmp(type, "WhitespaceSplit") == 0) {
+        if (strcmp(r->model, "t5") != 0) return add_pattern(r, "\\S+", TOK_SPLIT_KEEP);
+        r->collapse = true; /* in front of Metaspace: each word has one space in front */
+        return INFER_OK;
+    }
     if (strcmp(type, "Whitespace") == 0)
         return add_pattern(r, "[\\p{L}\\p{M}\\p{N}\\p{Pc}]+|[^\\p{L}\\p{M}\\p{N}\\p{Pc}\\s]+",
                            TOK_SPLIT_KEEP);

@@ -106,7 +106,8 @@ enum infer_status comm_local_new(struct comm_local **out, int n) {
     }
     l->left = (int *)(((uintptr_t)l->pages + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
     l->n = n;
-    for (int r = 0; r < n; r++) l->rank[r] = (struct local_rank){.comm = {&type, r, n, l->left}, .all = l};
+    for (int r = 0; r < n; r++)
+        l->rank[r] = (struct local_rank){.comm = {&type, r, n, l->left, true, NULL}, .all = l};
     *out = l;
     return INFER_OK;
 }

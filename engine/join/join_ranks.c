@@ -31,7 +31,9 @@ static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
 static enum infer_status on_all(struct ranks *r, const struct rank_call *call) {
     for (int i = 0; i < r->n; i++) r->call[i] = *call;
     for (int i = 1; i < r->n; i++) r->rank[i]->type->begin(r->rank[i], &r->call[i]);
+    if (r->order) group_step(r->order->group, call->ask == RANK_RUN || call->ask == RANK_WAIT);
     enum infer_status st = rank_do(r->own, &r->call[0]);
+    if (r->order) group_step(r->order->group, false);
     if (call->ask == RANK_READY) r->comm->type->ready(r->comm);
     char message[512];
     snprintf(message, sizeof message, "%s", st != INFER_OK ? err_message() : "");

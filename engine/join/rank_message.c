@@ -68,14 +68,7 @@ static void put(char **at, const void *bytes, size_t n) {
 }
 static void put_rows(char **at, const int32_t *x, int n) { put(at, x, (size_t)n * sizeof *x); }
 
-enum {
-    HAS_PAGES = 1,
-    HAS_INPUT = 2,
-    HAS_ADAPTER = 4,
-    HAS_DRAW = 8,
-    HAS_AXIS = 16 /* and the next bits */,
-    N_AXIS = 3
-};
+enum { HAS_PAGES = 1, HAS_INPUT = 2, HAS_DRAW = 8, HAS_AXIS = 16 /* and the next bits */, N_AXIS = 3 };
 struct step_head {
     int32_t cls, n_row, n_out, has;
     uint64_t pages_version;
@@ -98,8 +91,7 @@ static void put_draw(char **at, const struct rank_limits *l, const struct infer_
 static void put_step(char **at, const struct rank_limits *l, const struct rank_call *call, bool pages) {
     const struct step *s = call->step;
     struct step_head h = {(int32_t)call->cls, s->n_row, s->n_out,
-                          (pages ? HAS_PAGES : 0) | (s->input ? HAS_INPUT : 0) |
-                              (s->adapter ? HAS_ADAPTER : 0) | (s->draw ? HAS_DRAW : 0),
+                          (pages ? HAS_PAGES : 0) | (s->input ? HAS_INPUT : 0) | (s->draw ? HAS_DRAW : 0),
                           s->pages_version};
     for (int k = 0; k < N_AXIS; k++) h.has |= s->axis[k] ? HAS_AXIS << k : 0;
     put(at, &h, sizeof h);
@@ -111,7 +103,6 @@ static void put_step(char **at, const struct rank_limits *l, const struct rank_c
     for (int g = 0; pages && g < l->n_group; g++) put(at, s->pages[g], table_bytes(l, g));
     for (int k = 0; k < N_AXIS; k++)
         if (s->axis[k]) put_rows(at, s->axis[k], s->n_row);
-    if (s->adapter) put_rows(at, s->adapter, s->n_row);
     for (int t = 0; s->input && t < s->n_row; t++) {
         const int64_t there = s->input[t] != NULL;
         put(at, &there, sizeof there);
@@ -234,7 +225,6 @@ static void take_step(struct from *f, struct rank_call *call, struct rank_inbox 
     if (h->has & HAS_PAGES) take_pages(f, in, l);
     for (int k = 0; k < N_AXIS; k++)
         if (h->has & HAS_AXIS << k) s->axis[k] = take_rows(f, s->n_row, 0, INT32_MAX);
-    if (h->has & HAS_ADAPTER) s->adapter = take_rows(f, s->n_row, 0, INT32_MAX);
     for (int t = 0; h->has & HAS_INPUT && t < s->n_row; t++) {
         const int64_t *there = take(f, sizeof *there);
         in->input[t] = there && *there ? take(f, (size_t)l->n_input * sizeof(float)) : NULL;

@@ -179,9 +179,11 @@ static enum infer_status serve(struct seat *s, bool *closed) {
             c->type->abort(c);
             return reply(s->group, err_prefix(INFER_E_DEVICE, "a message"), NULL, 0);
         }
+        group_step(s->group, call.ask == RANK_RUN || call.ask == RANK_WAIT);
         st = rank_do(s->backend, &call);
         if (st == INFER_OK && call.ask == RANK_RUN && !s->async)
             st = rank_do(s->backend, &(struct rank_call){.ask = RANK_WAIT});
+        group_step(s->group, false);
         if (call.ask == RANK_READY) group_comm(s->group)->type->ready(group_comm(s->group));
         const size_t n = rank_call_reads(&s->limits, &call);
         TRY(reply(s->group, st, s->inbox.numbers, n));

@@ -50,6 +50,9 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_STATE_IN] = l->mixer.kind == MIX_CONV ? 3 * s->channels : inner + s->channels + s->n_head,
         [DIM_STATE_GROUPS] = s->n_group,
         [DIM_STATE_GROUP] = s->n_group ? inner / s->n_group : 0,
+        [DIM_TYPES] = m->n_type,
+        [DIM_LABELS] = m->n_label,
+        [DIM_BUCKETS] = m->n_bucket,
         [DIM_EXPERT_EMBD] = l->moe.n_latent ? l->moe.n_latent : m->n_embd,
     };
     return size[d];
@@ -101,7 +104,12 @@ static int slot_matrices(const struct slot_info *s, const struct layer *l) {
 }
 
 const char *bind_name(const struct model *m, char name[80], enum slot slot, int il) {
-    snprintf(name, 80, slot_info[slot].name, il + m->first);
+    const char *prefix = m->arch->encoder.prefix;
+    const bool within = prefix && (slot_info[slot].name[0] == 'b' || slot == SLOT_OUTPUT_NORM);
+    const int n = snprintf(name, 80, "%s", within ? prefix : "");
+    snprintf(name + n, 80 - (size_t)n,
+             prefix && slot == SLOT_ATTN_OUTPUT ? "blk.%d.attn_o.weight" : slot_info[slot].name,
+             il + m->first);
     return name;
 }
 
@@ -313,6 +321,8 @@ static const struct {
     {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_BARE, SLOT_NONE},
     {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
     {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
+    {offsetof(struct layer, attn_sum_norm), SLOT_ATTN_OUT_NORM, SLOT_ATTN_OUT_NORM_BIAS},
+    {offsetof(struct layer, ffn_sum_norm), SLOT_LAYER_OUT_NORM, SLOT_LAYER_OUT_NORM_BIAS},
     {offsetof(struct layer, moe.router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
     {offsetof(struct layer, moe.experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
     {offsetof(struct layer, moe.post_dense_norm), SLOT_POST_DENSE_NORM, SLOT_NONE},
@@ -338,6 +348,7 @@ static const struct {
       .fused_bias = SLOT_ATTN_QKV_BIAS,
       .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
+    {offsetof(struct layer, attn.q_gate), {.matrix = {SLOT_ATTN_GATE}}},
     {offsetof(struct layer, mla.qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, mixer.in), {.matrix = {SLOT_STATE_QKV}}},
@@ -409,6 +420,17 @@ enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int i
     return bind_vector(b, bias, il, &out->bias);
 }
 
+enum infer_status bind_front_norm(struct binder *b, enum slot w, enum slot bias, int il,
+                                  struct norm_weights *out) {
+    struct model *m = b->m;
+    if (!m->arch->norm_bare) return bind_norm(b, w, bias, il, out);
+    float *ones = arena_alloc(&m->arena, (size_t)m->n_embd * sizeof *ones);
+    if (!ones) return err_set(INFER_E_MEMORY, "out of memory for a norm");
+    for (int i = 0; i < m->n_embd; i++) ones[i] = 1;
+    *out = (struct norm_weights){.w = ones, .n = m->n_embd};
+    return INFER_OK;
+}
+
 /* The factor of what a group adds to the residual stream, with its bias. */
 static enum infer_status scale_group(struct model *m, struct weight_group *g, float factor) {
     for (int i = 0; i < g->n_member && factor != 1; i++) {
@@ -471,29 +493,40 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     for (size_t i = 0; i < N_LAYER_NORM; i++)
         TRY(bind_norm(b, layer_norm[i].slot, layer_norm[i].bias, il,
                       (struct norm_weights *)(void *)((char *)l + layer_norm[i].at)));
+    if (m->arch->norm_bare) {
+        TRY(bind_front_norm(b, SLOT_NONE, SLOT_NONE, il, &l->attn_norm));
+        l->ffn_norm = l->attn_norm;
+    }
     for (size_t i = m->arch->attn.q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
+    l->post_attn_norm.eps = l->post_ffn_norm.eps = m->arch->norm_behind_eps;
     TRY(bind_latent(b, il));
     TRY(bind_mixer(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->attn.sinks));
     TRY(bind_vector(b, SLOT_LAYER_SCALE, il, &scale));
     l->scale = scale ? *scale : 1;
     l->attn.qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
-    TRY(scale_group(m, &l->attn.out, m->residual_scale));
+    TRY(scale_group(m, &l->attn.out, m->residual_scale * m->value_scale));
     TRY(scale_group(m, &l->mixer.out, m->residual_scale));
     TRY(scale_group(m, &l->dense.down, m->residual_scale));
     TRY(scale_group(m, l->moe.n_latent ? &l->moe.latent_up : &l->moe.experts_down, m->residual_scale));
     TRY(scale_group(m, &l->moe.shared_down, m->residual_scale));
+    if (m->arch->moe.mean && l->moe.n_ff_shared) {
+        TRY(scale_group(m, &l->moe.experts_down, 0.5f));
+        TRY(scale_group(m, &l->moe.shared_down, 0.5f));
+    }
     /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
     TRY(scale_norm(m, &l->moe.router_norm, 1 / sqrtf((float)m->n_embd)));
     pass_over_kept(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->moe.route.bias));
+    if (!l->moe.route.bias) TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS_BARE, il, &l->moe.route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
     l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
-    return l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH ? bind_store(m, il) : INFER_OK;
+    const bool keeps = l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
+    return keeps && !m->encoder ? bind_store(m, il) : INFER_OK;
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
@@ -523,7 +556,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_draft_input(&b));
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
     if (!m->n_kv_group) m->window[m->n_kv_group++] = 0; /* positions are counted in pages, also of nothing */
-    TRY(bind_output(&b));
+    TRY(m->encoder ? bind_encoder(&b) : bind_output(&b));
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
         if (!b.used[i] && !bind_is_others(m, m->file->tensor[i].name))

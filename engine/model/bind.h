@@ -44,6 +44,12 @@ enum infer_status bind_mixer(struct binder *b, int il);
 /* What slots hold; nothing where the architecture or the file has none. */
 enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int il, struct norm_weights *out);
 
+/* The norm in front of a part or of the head: what slots hold, or ones where the architecture's have no weights. */
+enum infer_status bind_front_norm(struct binder *b, enum slot w, enum slot bias, int il,
+                                  struct norm_weights *out);
+/* Of encoders what is around the layers (bind_encoder.c). */
+enum infer_status bind_encoder(struct binder *b);
+
 /* bind_draft.c: what a layer that drafts reads; the last norm and the head; the slot that a model has its table or head from, its own of
  * a layer that drafts, where the file has it, else the one that all share, with its layer in *il; whether another model of the file has
  * a tensor: of layers that draft, or of those that do not. */

@@ -31,7 +31,7 @@ enum infer_status bind_output(struct binder *b) {
     if (m->first)
         TRY(bind_norm(b, SLOT_DRAFT_NORM, SLOT_NONE, 0, &m->output_norm));
     else
-        TRY(bind_norm(b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
+        TRY(bind_front_norm(b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     if (!m->output_norm.w) TRY(bind_norm(b, SLOT_OUTPUT_NORM_2, SLOT_NONE, -1, &m->output_norm));
     if (!m->output_norm.w)
         return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path,

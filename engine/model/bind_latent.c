@@ -1,5 +1,4 @@
 /* Matrices of latent attention. */
-#include <stdio.h>
 #include "model/bind.h"
 #include "seam/weight.h"
 

@@ -8,11 +8,48 @@ struct view emit_buffer(struct emitter *e, const char *name, int width, enum buf
     return (struct view){l->n_buf++, 0, width};
 }
 
-void emit_op(struct emitter *e, const char *name, struct op op) {
+static void put_op(struct emitter *e, const char *name, struct op op) {
     if (e->list->n_op == e->op_cap) infer_bug("more than %d operations", e->op_cap);
     op.layer = e->layer;
     op.name = name;
     e->list->op[e->list->n_op++] = op;
+}
+
+/* ---- adapters ---- */
+
+static void put_lowrank(struct emitter *e, const char *name, int group, struct op_lowrank o) {
+    struct lowrank found, *w;
+    if (!e->range->adapters || e->status) return;
+    e->status = adapters_of(e->range->adapters, e->arena, group, e->layer, &found);
+    if (e->status || !found.n_part) return;
+    if (!(w = arena_alloc(e->arena, sizeof *w))) {
+        e->status = err_set(INFER_E_MEMORY, "out of memory for adapters");
+        return;
+    }
+    *w = found;
+    o.w = w;
+    put_op(e, name, (struct op){.kind = OP_LOWRANK, .lowrank = o});
+}
+
+void emit_vectors(struct emitter *e, struct view x) {
+    static const struct view none = {-1, 0, 0};
+    put_lowrank(e, "layer_vector", -1, (struct op_lowrank){.x = x, .choice = none, .out = x});
+}
+
+void emit_op(struct emitter *e, const char *name, struct op op) {
+    static const struct view none = {-1, 0, 0};
+    put_op(e, name, op);
+    if (op.kind == OP_MATMUL)
+        put_lowrank(e, name, op.matmul.w->id,
+                    (struct op_lowrank){.x = op.matmul.x, .choice = none, .out = op.matmul.out});
+    if (op.kind == OP_EXPERTS)
+        put_lowrank(e, name, op.experts.w->id,
+                    (struct op_lowrank){.x = op.experts.x,
+                                        .choice = op.experts.choice,
+                                        .out = op.experts.out,
+                                        .n_used = op.experts.n_used,
+                                        .by_choice = op.experts.by_choice,
+                                        .weighted = op.experts.weighted});
 }
 
 /* Groups of dim elements of x; an absent norm (w NULL) is none. */
@@ -20,9 +57,9 @@ void emit_norm(struct emitter *e, const char *name, struct view x, struct view o
                const struct norm_weights *w) {
     struct op_norm o = {.x = x,
                         .out = out,
-                        .kind = e->m->arch->norm,
+                        .kind = e->m->norm,
                         .dim = dim,
-                        .eps = e->m->eps,
+                        .eps = w->eps > 0 ? w->eps : e->m->eps,
                         .w = w->w,
                         .bias = w->bias,
                         .n_w = w->n == dim ? 0 : w->n};
@@ -103,6 +140,6 @@ void emit_map(struct emitter *e, const char *name, struct view x, struct view ou
 
 /* Groups of dim elements of x, without weights. */
 void emit_unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim) {
-    struct op_norm o = {.x = x, .out = out, .kind = e->m->arch->norm, .dim = dim, .eps = e->m->eps};
+    struct op_norm o = {.x = x, .out = out, .kind = e->m->norm, .dim = dim, .eps = e->m->eps};
     emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }

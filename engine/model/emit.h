@@ -2,7 +2,7 @@
 #pragma once
 #include "model/forward.h"
 
-/* Its arrays are as long as the longest list, so emitting cannot fail. */
+/* Its arrays are as long as the longest list, so emitting cannot fail but for adapters. */
 struct emitter {
     struct op_list *list;
     const struct model *m;
@@ -10,10 +10,15 @@ struct emitter {
     int op_cap, buf_cap, layer;
     bool long_context;
     struct view inputs; /* of all layers their own; set where the model has some */
+    struct arena *arena;
+    enum infer_status status; /* of memory for adapters */
 };
 
 struct view emit_buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32);
+/* With what adapters add to it. */
 void emit_op(struct emitter *e, const char *name, struct op op);
+/* x += what adapters add behind the layer. */
+void emit_vectors(struct emitter *e, struct view x);
 /* Groups of dim elements of x; an absent norm (w NULL) is none. */
 void emit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
                const struct norm_weights *w);

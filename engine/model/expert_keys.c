@@ -2,8 +2,6 @@
 #include "model/model_impl.h"
 
 #include <limits.h>
-#include <math.h>
-#include <stdio.h>
 
 enum { MAX_EXPERT_FF = 1 << 22 };
 
@@ -39,7 +37,7 @@ static enum infer_status read_router(const struct model *m, struct router *r) {
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "expert_weights_norm"), &norm, &there));
     TRY(model_read_float(m, "expert_weights_scale", 0, 1e6f, 1, &r->scale));
     if (r->scale == 0) r->scale = 1; /* of files whose writers had nothing to say */
-    r->norm = norm && r->act != ROUTE_CHOSEN ? m->arch->moe.norm : ROUTE_NORM_NONE;
+    r->norm = norm && r->act != ROUTE_CHOSEN && r->act != ROUTE_NEAR ? m->arch->moe.norm : ROUTE_NORM_NONE;
     r->eps = m->arch->moe.eps;
     r->group_top2 = m->arch->moe.group_top2 || r->act == ROUTE_SIGMOID;
     return INFER_OK;

@@ -20,10 +20,35 @@ static struct view value(struct emitter *e, const struct layer *l, struct view q
     return v;
 }
 
+static float attend_scale(const struct model *m, const struct layer *l) {
+    return m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->attn.head_dim_k);
+}
+
+/* Of encoders: keys and values are those of the step. */
+static struct view attend_rows(struct emitter *e, const struct layer *l, struct view q, struct view k,
+                               struct view v) {
+    const struct model *m = e->m;
+    struct view a = emit_buffer(e, "attend", l->attn.n_head * l->attn.head_dim_v, BUF_ROWS_ALL, false);
+    struct op_attend o = {.q = q,
+                          .out = a,
+                          .store = -1,
+                          .n_head = l->attn.n_head,
+                          .scale = attend_scale(m, l),
+                          .softcap = m->attn_softcap,
+                          .window = l->attn.window,
+                          .k = k,
+                          .v = v,
+                          .n_kv_head = l->attn.n_kv_head,
+                          .bias = m->attn_bias,
+                          .n_bias = m->n_attn_bias};
+    emit_op(e, "attend", (struct op){.kind = OP_ATTEND, .attend = o});
+    return a;
+}
+
 static struct view attend(struct emitter *e, const struct layer *l, struct view q) {
     const struct model *m = e->m;
     struct view a = emit_buffer(e, "attend", l->attn.n_head * l->attn.head_dim_v, BUF_ROWS_ALL, false);
-    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->attn.head_dim_k);
+    const float scale = attend_scale(m, l);
     const bool both = m->both == BOTH_ALL || (m->both == BOTH_WINDOWED && l->attn.window);
     const bool from_1 = m->arch->attn.temp_unrotated, grows = !from_1 || l->attn.rope->kind == ROPE_NONE;
     emit_op(e, "attend",
@@ -49,7 +74,7 @@ static void latent_norm(struct emitter *e, const char *name, struct view x, stru
                         const struct norm_weights *w) {
     struct op_norm o = {.x = x,
                         .out = out,
-                        .kind = e->m->arch->norm,
+                        .kind = e->m->norm,
                         .dim = x.width,
                         .eps = e->m->latent_eps,
                         .w = w->w,
@@ -106,6 +131,9 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
     if (!m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
+    if (m->qkv_limit > 0)
+        emit_map(e, "attn_clamp", qkv, qkv, ACT_CLAMP,
+                 (struct act_numbers){.beta = -m->qkv_limit, .limit = m->qkv_limit});
     emit_rope(e, "rope_q", q, l->attn.n_head, l->attn.head_dim_k, l);
     emit_rope(e, "rope_k", k, l->attn.n_kv_head, l->attn.head_dim_k, l);
     if (m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
@@ -113,8 +141,8 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
         emit_unit_norm(e, "attn_q_norm", q, q, l->attn.head_dim_k);
         emit_unit_norm(e, "attn_k_norm", k, k, l->attn.head_dim_k);
     }
-    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->attn.store}});
-    struct view a = attend(e, l, q);
+    if (!m->encoder) emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->attn.store}});
+    struct view a = m->encoder ? attend_rows(e, l, q, k, v) : attend(e, l, q);
     if (l->attn.q_gate.n) {
         struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
@@ -301,6 +329,7 @@ static void mix(struct emitter *e, const struct layer *l, struct view x, struct 
     struct view a = mixer(e, l, h);
     emit_norm(e, "post_attn_norm", a, a, e->m->n_embd, &l->post_attn_norm);
     emit_add(e, "attn_add", x, a);
+    emit_norm(e, "attn_sum_norm", x, x, e->m->n_embd, &l->attn_sum_norm);
 }
 
 /* x += what a row of a picture has for behind this layer; such rows are of prompts. source: Meng et al. 2024 (arXiv 2406.04334) */
@@ -312,7 +341,7 @@ static void picture_part(struct emitter *e, struct view x) {
     emit_add(e, "deepstack_add", x, y);
 }
 
-/* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
+/* x += post(A(norm x)); x += post(F(norm x)), and x = norm x behind each where encoders have that. Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
  * and parts are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
@@ -330,10 +359,12 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
             f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
             emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
             emit_add(e, "ffn_add", x, f);
+            emit_norm(e, "ffn_sum_norm", x, x, n, &l->ffn_sum_norm);
         }
     }
     layer_input(e, l, x);
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
+    emit_vectors(e, x);
     picture_part(e, x);
 }
 
@@ -364,12 +395,21 @@ static void output(struct emitter *e, struct view x) {
     emit_op(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 
+/* What encoders add to embeddings beside positions. source: Devlin et al. 2019 (arXiv 1810.04805) */
+static void encoder_input(struct emitter *e, struct view x) {
+    const struct model *m = e->m;
+    const struct op_norm type = {.x = x, .out = x, .kind = NORM_NONE, .dim = m->n_embd, .bias = m->type_embd};
+    if (m->type_embd) emit_op(e, "type_embd", (struct op){.kind = OP_NORM, .norm = type});
+    emit_norm(e, "embd_norm", x, x, m->n_embd, &m->embd_norm);
+}
+
 static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
                                const struct model *m, const struct layer_range *range) {
     *e = (struct emitter){.list = out,
                           .m = m,
                           .range = range,
-                          .op_cap = 61 * m->n_layer + 21,
+                          .arena = arena,
+                          .op_cap = (range->adapters ? 2 : 1) * (61 * m->n_layer + 21),
                           .buf_cap = 45 * m->n_layer + 16,
                           .layer = -1,
                           .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,
@@ -395,14 +435,20 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
         emit_op(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
     if (!range->first && m->position)
         emit_op(&e, "position",
-                (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
+                (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_type * m->n_ctx_train}});
+    if (!range->first && m->arch->scale.embd_norm) emit_unit_norm(&e, "embd_norm", x, x, m->n_embd);
+    if (!range->first) encoder_input(&e, x);
     if (!range->first) layer_inputs(&e, x);
     for (int il = range->first; il < range->end; il++) {
         e.layer = il;
         block(&e, &m->layer[il], x);
     }
     e.layer = -1;
-    if (range->end == m->n_layer) output(&e, x);
+    if (m->encoder)
+        emit_norm(&e, "output_norm", x, x, m->n_embd, &m->output_norm);
+    else if (range->end == m->n_layer)
+        output(&e, x);
+    TRY(e.status);
     list_lives(out);
     if (range->hidden) out->buf[x.buf].last = out->n_op;
     return INFER_OK;

@@ -2,6 +2,7 @@
 #pragma once
 #include "seam/backend.h"
 #include "base/mem.h"
+#include "model/adapter.h"
 #include "model/model.h"
 
 /* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with
@@ -11,6 +12,8 @@ struct layer_range {
     int first, end, n_ctx; /* n_ctx: positions of a sequence, at most */
     int n_remote;          /* another backend has the experts of the layers before this one */
     bool hidden;           /* buffer 0 is read behind the step */
+    /* what is added to products and behind layers; NULL: nothing. Not with n_remote */
+    const struct adapters *adapters;
 };
 
 /* Writes the list of one row class into the arena. max_rows, max_out: rows and outputs of the largest step.

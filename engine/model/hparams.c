@@ -48,13 +48,26 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
     return INFER_OK;
 }
 
+/* A list of the file's layers, with or without those that draft. */
+static enum infer_status read_list(const struct model *m, const char *key, uint32_t *out, bool *present) {
+    const struct meta *list = tensorfile_meta(m->file, key);
+    const size_t n = (size_t)m->n_layer, all = n + (size_t)m->n_draft;
+    if (!list || list->type != META_ARRAY || list->n != all)
+        return meta_u32_array(m->file, key, out, n, present);
+    uint32_t *whole;
+    TRY(mem_new(&whole, all * sizeof *whole, key));
+    enum infer_status s = meta_u32_array(m->file, key, whole, all, present);
+    if (!s) memcpy(out, whole, n * sizeof *whole);
+    mem_free(whole);
+    return s;
+}
+
 /* A per-layer integer: one number for all layers, or an array of n_layer. */
 static enum infer_status read_layers(const struct model *m, const char *name, int min, int max, int fallback,
                                      uint32_t *out) {
     char key[128];
     bool present = true;
-    TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, name), out, (size_t)m->n_layer,
-                       fallback < 0 ? NULL : &present));
+    TRY(read_list(m, model_key(m, key, sizeof key, name), out, fallback < 0 ? NULL : &present));
     for (int i = 0; i < m->n_layer; i++) {
         if (!present) out[i] = (uint32_t)fallback;
         if (out[i] < (uint32_t)min || out[i] > (uint32_t)max)
@@ -77,15 +90,21 @@ static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
     if (pattern && !window)
         return err_set(INFER_E_INPUT, "%s: %s is there, but no window", m->file->path, key);
     bool period = pattern ? pattern->type != META_ARRAY && windowed[0] : usual > 1;
+    const int next = m->arch->attn.full_first ? 0 : 1;
     for (int i = 0; i < m->n_layer; i++)
-        m->layer[i].attn.window = (period ? (uint32_t)(i + 1) % windowed[i] : windowed[i]) ? window : 0;
+        m->layer[i].attn.window = (period ? (uint32_t)(i + next) % windowed[i] : windowed[i]) ? window : 0;
     return INFER_OK;
 }
 
 /* The epsilon of norms; files that have the key of the other kind, too, say the same there. */
 static enum infer_status read_eps(struct model *m) {
     static const char layer[] = "attention.layer_norm_epsilon", rms[] = "attention.layer_norm_rms_epsilon";
-    const bool is_layer = m->arch->norm == NORM_LAYER;
+    char key[128];
+    const bool either = m->arch->norm_either &&
+                        !tensorfile_meta(m->file, model_key(m, key, sizeof key, layer)) &&
+                        tensorfile_meta(m->file, model_key(m, key, sizeof key, rms));
+    m->norm = either ? NORM_RMS : m->arch->norm;
+    const bool is_layer = m->norm == NORM_LAYER && !m->arch->norm_key_rms;
     const char *name = is_layer ? layer : rms, *beside = is_layer ? rms : layer;
     float other;
     TRY(model_read_float(m, name, 0, 1, NAN, &m->eps));
@@ -104,13 +123,16 @@ static enum infer_status read_scales(struct model *m) {
     TRY(read_eps(m));
     TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
     TRY(model_read_float(m, "attn_logit_softcapping", 0, 1e6f, 0, &m->attn_softcap));
+    TRY(model_read_float(m, "attention.clamp_kqv", 0, 1e6f, 0, &m->qkv_limit));
     TRY(model_read_float(m, "final_logit_softcapping", 0, 1e6f, 0, &m->logit_softcap));
     TRY(model_read_float(m, "embedding_scale", 0, 1e6f, 1, &m->embd_scale));
+    TRY(model_read_float(m, "attention.value_scale", 0, 1e6f, 1, &m->value_scale));
     TRY(model_read_float(m, "residual_scale", 0, 1e6f, 1, &m->residual_scale));
     TRY(model_read_float(m, "logit_scale", 0, 1e6f, 1, &m->logit_scale));
     TRY(model_read_float(m, "attention.temperature_scale", 0, 1e6f, 0, &m->temp_beta));
     if (a->scale.embd_sqrt) m->embd_scale *= sqrtf((float)m->n_embd);
     if (m->embd_scale == 0) m->embd_scale = 1; /* of files whose writers had nothing to say */
+    if (m->value_scale == 0) m->value_scale = 1;
     if (m->residual_scale == 0) m->residual_scale = 1;
     if (m->logit_scale == 0) m->logit_scale = 1;
     if (a->scale.logit_divides) m->logit_scale = 1 / m->logit_scale;
@@ -266,6 +288,7 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_draft_layers(m));
     TRY(model_read_int(m, "embedding_length", 1, MAX_EMBD, -1, &m->n_embd));
     TRY(model_read_int(m, "context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_train));
+    TRY(model_read_encoder(m));
     int64_t rows = embd->n_dim == 2 ? embd->shape[2] : 0;
     if (rows < 1 || rows > MAX_VOCAB)
         return err_set(INFER_E_INPUT, "%s: token_embd.weight has %lld rows, must be 1 to %d", m->file->path,
@@ -284,8 +307,7 @@ enum infer_status model_read_hparams(struct model *m) {
     memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     bool present;
     char key[128];
-    TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
-                       (size_t)m->n_layer, &present));
+    TRY(read_list(m, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     int usual = 0; /* of files without a dense layer */
     if (m->arch->mixer.kind == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])

@@ -3,7 +3,6 @@
 #include "model/model_impl.h"
 
 #include <math.h>
-#include <stdio.h>
 
 struct latent {
     int rank, q_rank, key, value, n_rot;

@@ -57,15 +57,19 @@ enum infer_status model_check_keys(const struct model *m, const struct key_ignor
     return INFER_OK;
 }
 
-static enum infer_status bind(struct model *m, const struct key_ignore *ignore) {
+static enum infer_status bind(struct model *m, const struct key_ignore *ignore,
+                              const struct rope_given *rope) {
     struct str name;
     TRY(meta_str(m->file, "general.architecture", &name, NULL));
     m->arch = arch_find(name.data, name.len);
     if (!m->arch) return arch_unsupported(m->file->path, name.data, name.len);
     TRY(model_check_keys(m, ignore));
+    TRY(model_give_rope(m, rope));
     TRY(tok_open(&m->tok, m->file));
     TRY(model_read_hparams(m));
-    return model_bind_tensors(m);
+    TRY(model_bind_tensors(m));
+    model_reach_rope(m, rope);
+    return INFER_OK;
 }
 
 enum infer_status model_open(struct model **out, const char *path, const struct tensorfile_options *options) {
@@ -77,7 +81,8 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
         if (options && options->vocab_only)
             s = tok_open(&m->tok, m->file);
         else
-            s = bind(m, options ? &options->ignore : &(struct key_ignore){0});
+            s = bind(m, options ? &options->ignore : &(struct key_ignore){0},
+                     options ? &options->rope : &(struct rope_given){0});
     }
     if (s != INFER_OK) {
         model_close(m);

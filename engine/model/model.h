@@ -10,6 +10,7 @@
 struct norm_weights {
     const float *w, *bias; /* [n]; bias NULL: 0 */
     int n;
+    float eps; /* 0: the model's */
 };
 
 /* Of a layer with a state: the convolution, and heads, n_head / n_group of which share what has n_state numbers (delta: keys and queries;
@@ -23,6 +24,8 @@ struct layer {
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
      * feed-forward part, and of what both add. */
     struct norm_weights attn_norm, attn_norm_2, ffn_norm, post_attn_norm, post_ffn_norm;
+    struct norm_weights attn_sum_norm,
+        ffn_sum_norm; /* of the residual stream itself, behind what each adds */
     struct {
         int n_head, n_kv_head, head_dim_k, head_dim_v;
         int window;   /* a row sees the last window positions, itself included; 0: all */
@@ -86,6 +89,14 @@ struct layer {
     float scale; /* of the layer's result; 1: none */
 };
 
+/* One of the products that make a vector of the pooled rows, or scores: y = norm(act(W x + bias)), the norm with the model's epsilon. */
+struct head_part {
+    struct weight w;
+    enum act_kind act; /* ACT_SCALE: none */
+    struct norm_weights norm;
+};
+enum { HEAD_PARTS = 4 };
+
 /* What a rank has of a state: of each of n_row rows of `whole` numbers the sections, one behind the other. n_row 0: all of it. */
 enum { STATE_SECTIONS = 3 };
 struct state_share {
@@ -107,12 +118,15 @@ struct model {
     enum both_ways both; /* layers whose rows of a picture see each other */
     int n_ctx_most;      /* longer ones are computed in no one way (dynamic scaling of rope); 0: none are */
     int n_ctx_short;     /* contexts of more positions rotate by rope_long; 0: none do */
+    enum norm_kind norm;
     float eps;
     float latent_eps;                  /* of norms of latents */
     float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;                  /* of embeddings */
     float attn_softcap, logit_softcap; /* 0: none */
+    float qkv_limit;                   /* q, k and v are between -limit and limit; 0: as they are */
     enum act_kind act;
+    float value_scale;    /* of values */
     float residual_scale; /* of what attention and the feed-forward part add */
     float logit_scale;
     float temp_beta; /* struct op_attend */
@@ -126,12 +140,27 @@ struct model {
      * token before, in the model that it drafts for or in this one. draft_proj.n 0: it does not. */
     struct weight_group draft_proj;
     struct norm_weights draft_embd_norm, draft_hidden_norm;
-    const float *position; /* [n_ctx_train][n_embd], added to embeddings; NULL: none */
+    /* [n_type][n_ctx_train][n_embd], added to embeddings; NULL: none. A row of type i at position p has row i * n_ctx_train + p */
+    const float *position;
+    int n_type; /* types of tokens, 1: all are alike */
+    const float
+        *type_embd; /* [n_embd], added to embeddings where there is no table of positions; NULL: none */
+    struct norm_weights embd_norm; /* of what the embeddings add up to; w NULL: none */
+    bool encoder;                  /* arch.encoder */
+    enum pooling pooling;          /* POOL_NONE: the file says nothing */
+    int n_text;                    /* most tokens of a text as the file has it; 0: n_ctx_train */
+    const float *attn_bias;        /* struct op_attend: bias, the same in all layers; NULL: none */
+    int n_attn_bias;
+    int n_bucket;    /* of distances, which attn_bias is made of; 0: none */
+    int n_label;     /* scores that the head gives; 0: it gives a vector */
+    int n_head_part; /* of head_part; 0: the pooled rows are the vector */
+    struct head_part head_part[HEAD_PARTS];
     /* Inputs of the layers' own, n_layer_input numbers of each: rows of a table [n_vocab][n_layer][n_layer_input] and
      * norm(proj x), x the embedding. n_layer_input 0: none. */
     int n_layer_input;
     struct weight_group input_table, input_proj;
     struct norm_weights input_proj_norm; /* of each layer's numbers apart; n: n_layer_input */
+    bool rope_given;                     /* model_give_rope set keys */
     bool whole; /* one device has all layers: what they read is not the residual stream alone */
     struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
@@ -157,6 +186,11 @@ struct model {
     } share;
     struct arena arena;
 };
+
+/* vector.c: numbers of a text's vector, or its scores; and these, of its pooled rows[n_embd]: out[model_vector_width].
+ * errors: INFER_E_MEMORY */
+int model_vector_width(const struct model *m);
+enum infer_status model_vector(const struct model *m, const double *pooled, float *out);
 
 /* Numbers of a row that experts read and write, the same in all layers that have some. */
 static inline int model_expert_width(const struct model *m) {

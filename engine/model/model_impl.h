@@ -5,10 +5,6 @@
 
 enum { MODEL_MAX_CTX = 1 << 26, MODEL_MAX_HEAD_DIM = 1024 };
 
-static inline bool str_is(struct str s, const char *text) {
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
-
 /* Key "<arch>.<name>" in buf. */
 const char *model_key(const struct model *m, char *buf, size_t n, const char *name);
 /* Reads an integer key and checks its range; absent: fallback, or an error when fallback is negative. */
@@ -30,6 +26,8 @@ enum infer_status model_read_hparams(struct model *m);
 enum infer_status model_read_experts(struct model *m);
 /* Which layers have another mixer than attention, and their sizes (state_keys.c), for architectures that have some. */
 enum infer_status model_read_mixers(struct model *m);
+/* Of encoders, and how rows are pooled (encoder_keys.c); after the length of the context. */
+enum infer_status model_read_encoder(struct model *m);
 /* Sizes of latent attention (latent_keys.c), for architectures that have it. */
 enum infer_status model_read_latent(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */
@@ -38,5 +36,9 @@ struct rope_divisors {
 };
 /* Sets m->rope and the layers' rope; scaling may move n_ctx_train. */
 enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *divisor);
+/* rope_given.c: sets the file's keys as the caller says, and tells so; and, of a bound model, how far it reaches by it. errors: INFER_E_INPUT
+ * (fields that do not go together), INFER_E_UNSUPPORTED, INFER_E_MEMORY */
+enum infer_status model_give_rope(struct model *m, const struct rope_given *g);
+void model_reach_rope(struct model *m, const struct rope_given *g);
 /* After the hyper-parameters. */
 enum infer_status model_bind_tensors(struct model *m);

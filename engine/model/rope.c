@@ -67,7 +67,7 @@ static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_f
 /* A key that the scaling type at hand does not read is a sign that another one was meant. */
 static enum infer_status refuse_unread(const struct model *m, const char *name, struct str type) {
     char key[128];
-    if (!tensorfile_meta(m->file, model_key(m, key, sizeof key, name))) return INFER_OK;
+    if (m->rope_given || !tensorfile_meta(m->file, model_key(m, key, sizeof key, name))) return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED, "%s: %s is there, which rope scaling '%.*s' does not read",
                    m->file->path, key, (int)type.len, type.data);
 }
@@ -150,6 +150,8 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.neox"), &neox, &told));
     if (neox) r->kind = ROPE_NEOX;
     TRY(bind_axes(m, r));
+    if (r->axis && !told)
+        r->kind = ROPE_NEOX; /* where files have sections, GLM-4's rows are in halves, too */
     if (scaled) TRY(bind_scaling(m, r, inv_freq, base));
     return scaled ? divide(m, inv_freq, half, divisor) : INFER_OK;
 }
@@ -161,11 +163,17 @@ static enum infer_status read_rotated(const struct model *m, uint32_t *rotated) 
     for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].attn.window != 0;
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "rope.layers"), rotated, (size_t)m->n_layer,
                        &told));
+    static const char pattern[] = "attention.rope_pattern"; /* the same in files of granite_swa */
+    if (!told && m->arch->keys && key_names(m->arch->keys, pattern, sizeof pattern - 1))
+        TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, pattern), rotated, (size_t)m->n_layer,
+                           &told));
     if (m->arch->rope.where == ROPE_TOLD)
         TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.finetuned"), &all, &there));
     for (int i = 0; !told && i < m->n_layer; i++) {
         rotated[i] = all;
         if (m->arch->rope.where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].attn.window != 0;
+        if (m->arch->rope.where == ROPE_WINDOWED_DENSE && windows)
+            rotated[i] = m->layer[i].attn.window != 0 || !m->layer[i].moe.n_expert;
         if (m->arch->rope.where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
     }
     return INFER_OK;

@@ -296,6 +296,7 @@ enum infer_status model_shard_by(struct model **out, const struct model *of, int
     *out = NULL;
     if (n < 1 || n > RANKS_MAX || rank < 0 || rank >= n)
         return err_set(INFER_E_INPUT, "rank %d of %d: 1 to %d ranks compute a model", rank, n, RANKS_MAX);
+    if (of->encoder) return err_set(INFER_E_UNSUPPORTED, "%s: an encoder is computed whole", of->file->path);
     TRY(mem_new(&s.m, sizeof *s.m, "a share of the model"));
     *s.m = *of;
     enum infer_status st = divide(&s);

@@ -1,8 +1,6 @@
 /* Layers whose mixer is not attention: which they are, and their sizes. */
 #include "model/model_impl.h"
 
-#include <stdio.h>
-
 enum { MAX_TAPS = CONV_MAX, MAX_HEADS = 4096 };
 
 /* The layers by the key that names them, or all but each so many-th. Lists have the layers that draft, too. */

@@ -18,6 +18,8 @@ struct card {
  * "GIB,sm_XX" ("24,sm_89"), whose speed nobody knows here. errors: INFER_E_INPUT, the message names near ones;
  * INFER_E_UNSUPPORTED: there are no kernels for the chip */
 enum infer_status card_find(const char *name, struct card *out);
+/* As a driver and cuda's memory() call it: "NVIDIA H100 80GB HBM3, sm_90". False: none of the table. */
+bool card_of_driver(const char *name, struct card *out);
 /* Several: names with commas between, card[most]; *n: how many. errors: as card_find, INFER_E_INPUT (more than most) */
 enum infer_status cards_find(const char *names, struct card *card, int most, int *n);
 /* The table: card_table(&n)[n]. */

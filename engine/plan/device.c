@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A hexadecimal attribute of a PCI device; 0 when it cannot be read. */
@@ -31,10 +32,6 @@ bool device_pci_nvidia(char *address, size_t n, unsigned *id) {
     return found;
 }
 
-#ifndef INFER_CPU /* until the CPU backend is built in, the reference stands for it */
-#define backend_cpu backend_ref
-#endif
-
 static enum infer_status probe(const struct backend_type *b) { return b->probe ? b->probe() : INFER_OK; }
 
 static enum infer_status pick_cuda(int card_no, struct placement *out) {
@@ -44,7 +41,7 @@ static enum infer_status pick_cuda(int card_no, struct placement *out) {
     out->device = &backend_cuda;
     out->card = card_no;
     TRY(backend_cuda.memory(card_no, &out->memory));
-    out->device_gb_s = card_find(out->memory.name, &card) == INFER_OK ? card.read_gb_s : 0;
+    out->device_gb_s = card_of_driver(out->memory.name, &card) ? card.read_gb_s : 0;
     return INFER_OK;
 #else
     (void)card_no, (void)out;
@@ -73,7 +70,7 @@ static enum infer_status pick_auto(const struct device_wish *w, struct placement
         if (asked) return err_set(INFER_E_DEVICE, "%s %d: this machine has no NVIDIA card", asked, n);
         return pick_cpu(&out->device);
     }
-    if (pick_cuda(0, out) == INFER_OK) return pick_cpu(&out->host);
+    if (pick_cuda(w->card, out) == INFER_OK) return pick_cpu(&out->host);
     if (asked)
         return err_prefix(INFER_E_DEVICE, "%s %d: the NVIDIA card %s (10de:%04x) cannot be used", asked, n,
                           address, id);
@@ -110,11 +107,12 @@ static int card_of_rank(const struct device_wish *w, int rank) {
 }
 enum infer_status device_pick_rank(const struct device_wish *w, int rank, int n, struct placement *out) {
     if (w->card)
-        return err_set(INFER_E_INPUT,
-                       ".device cuda:%d is one card, .ranks %d may have several: .device cuda and .devices",
-                       w->card - 1, n);
+        return err_set(
+            INFER_E_INPUT,
+            ".device cuda:%d is one card, %d ranks or stages may have several: .device cuda and .devices",
+            w->card - 1, n);
     if (w->n_rank_card && w->n_rank_card != n)
-        return err_set(INFER_E_INPUT, ".devices names %d cards, one for each of %d ranks is wanted",
+        return err_set(INFER_E_INPUT, ".devices names %d cards, one for each of %d ranks or stages is wanted",
                        w->n_rank_card, n);
     const int card = card_of_rank(w, rank);
     out->card = card + 1;
@@ -124,6 +122,72 @@ enum infer_status device_pick_rank(const struct device_wish *w, int rank, int n,
     if (st == INFER_OK || w->n_rank_card) return st;
     return err_prefix(st, "rank %d has card %d; .devices 0,0.. puts several ranks on one", rank, card);
 }
+
+static bool there(int card) {
+#ifdef INFER_CUDA
+    struct backend_memory memory;
+    return backend_cuda.memory(card, &memory) == INFER_OK;
+#else
+    (void)card;
+    return false;
+#endif
+}
+enum infer_status device_pick_process(struct device_wish *w, int rank, int n, int local, int *share) {
+    *share = 1;
+    if (w->card || (w->device != DEVICE_AUTO && w->device != DEVICE_CUDA) || w->n_layer == 0) return INFER_OK;
+    if (w->n_rank_card && w->n_rank_card != n)
+        return err_set(INFER_E_INPUT, ".devices names %d cards, one for each of %d ranks is wanted",
+                       w->n_rank_card, n);
+    if (w->n_rank_card) {
+        *share = 0;
+        for (int r = 0; r < n; r++) *share += w->rank_card[r] == w->rank_card[rank];
+        w->card = w->rank_card[rank] + 1;
+    } else if (there(local + 1) || there(2)) {
+        w->card = local + 1;
+    } else if (there(1)) {
+        w->card = 1;
+    }
+    return INFER_OK;
+}
+
+#ifdef INFER_CUDA
+static enum infer_status look_at(int no, struct card *out) {
+    enum { ANY_GB_S = 500 };
+    struct backend_memory memory;
+    TRY(backend_cuda.memory(no + 1, &memory));
+    if (!card_of_driver(memory.name, out)) {
+        const char *sm = strstr(memory.name, ", sm_");
+        *out = (struct card){
+            .sm = sm ? atoi(sm + 5) : 90, .read_gb_s = ANY_GB_S, .source = "taken for any card's"};
+        snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(memory.name, ","), memory.name);
+    }
+    out->memory_bytes = memory.free_bytes;
+    return INFER_OK;
+}
+enum infer_status device_cards(const struct device_wish *w, struct card card[RANKS_MAX], int no[RANKS_MAX],
+                               int *n) {
+    *n = 0;
+    for (int i = 0; i < (w->n_rank_card ? w->n_rank_card : RANKS_MAX); i++) {
+        no[i] = card_of_rank(w, i);
+        for (int k = 0; k < i; k++)
+            if (no[k] == no[i])
+                return err_set(INFER_E_INPUT, ".devices names card %d twice; .ranks %d would divide it",
+                               no[i], w->n_rank_card);
+        const enum infer_status st = look_at(no[i], &card[i]);
+        if (st != INFER_OK && w->n_rank_card) return st;
+        if (st != INFER_OK) break;
+        ++*n;
+    }
+    return INFER_OK;
+}
+#else
+enum infer_status device_cards(const struct device_wish *w, struct card card[RANKS_MAX], int no[RANKS_MAX],
+                               int *n) {
+    (void)w, (void)card, (void)no;
+    *n = 0;
+    return INFER_OK;
+}
+#endif
 
 bool device_leave_card(const struct device_wish *w, struct placement *out) {
     char reason[400];

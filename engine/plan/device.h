@@ -44,6 +44,16 @@ void device_pick_card(const struct device_wish *w, const struct card *card, bool
  * INFER_E_DEVICE (it is not there) */
 enum infer_status device_pick_rank(const struct device_wish *w, int rank, int n, struct placement *out);
 
+/* The cards of this machine, or those that the wish names for ranks, with the memory that is free; no[n]: which cuda:N. One that card.def has
+ * not is taken to read as much as any card does. errors: INFER_E_DEVICE (one is not there), INFER_E_INPUT (one is named twice) */
+enum infer_status device_cards(const struct device_wish *w, struct card card[RANKS_MAX], int no[RANKS_MAX],
+                               int *n);
+
+/* The card of a rank that is a process, before device_pick: of the wish's, else the one of its number among the ranks of its machine; where
+ * the process sees one card alone, that one. *share: ranks that have it together. errors: INFER_E_INPUT (another number of cards was
+ * named) */
+enum infer_status device_pick_process(struct device_wish *w, int rank, int n, int local, int *share);
+
 /* Looks for an NVIDIA display device on the PCI bus, which the kernel lists even without a driver: address such as
  * "0000:01:00.0" and PCI device id. False when there is none. */
 bool device_pci_nvidia(char *address, size_t n, unsigned *id);

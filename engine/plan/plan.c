@@ -1,9 +1,8 @@
 #include "plan/plan.h"
 #include "base/host.h"
 #include "cache/kv.h"
+#include "seam/tap.h"
 #include "seam/op_list.h"
-
-#include <stdio.h>
 
 enum {
     DEFAULT_CTX = 8192,
@@ -66,12 +65,18 @@ static enum infer_status experts_of(struct plan_settings *s, const struct model 
 
 static enum infer_status stages_of(struct plan_settings *s, const struct model *m,
                                    const struct plan_options *o) {
-    if (o->stages > 1 && o->place.memory.total_bytes)
-        return err_set(INFER_E_UNSUPPORTED,
-                       ".stages %d: stages are on the processor yet, a card has all layers; .device cpu, or "
-                       "without .stages",
-                       o->stages);
-    return plan_stages(s, m, m->draft_proj.n ? 0 : o->stages, NULL); /* what drafts is small */
+    double share[PLAN_STAGES], all = 0;
+    const int n = m->draft_proj.n ? 0 : o->stages; /* what drafts is small */
+    if (n > 1 && o->place.memory.total_bytes && !o->stage)
+        return err_set(INFER_E_UNSUPPORTED, ".stages %d: several cards are wanted, here is one", n);
+    if (n < 2 || n > PLAN_STAGES || !o->stage) return plan_stages(s, m, n, NULL);
+    for (int i = 0; i < n; i++) {
+        const struct placement *at = &o->stage[i];
+        share[i] = (double)at->memory.free_bytes / (at->n_share > 1 ? at->n_share : 1);
+        all += share[i];
+    }
+    for (int i = 0; i < n; i++) share[i] /= all;
+    return plan_stages(s, m, n, share);
 }
 
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
@@ -80,8 +85,22 @@ static enum infer_status kernels_of(const struct plan_options *o) {
     if (o->cuda.block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
                        o->cuda.block_scaled, device);
+    if (o->kv_type >= KV_F8 && !strcmp(device, "cuda"))
+        return err_set(INFER_E_UNSUPPORTED, ".kv_type %s is of the CPU alone; a card keeps f32, f16 or q8_0",
+                       plan_kv_name((enum kv_type)o->kv_type));
     if (o->cuda.blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
+    return INFER_OK;
+}
+
+/* Where adapters are not added to products yet. */
+static enum infer_status adapters_on(const struct plan_options *o) {
+    const char *device = o->place.device->name;
+    if (!o->adapters) return INFER_OK;
+    if (strcmp(device, "cuda") == 0)
+        return err_set(INFER_E_UNSUPPORTED, "adapters are not on cards yet; .device cpu has them");
+    if (o->ranks > 1)
+        return err_set(INFER_E_UNSUPPORTED, "ranks have no adapters yet; without .ranks there are some");
     return INFER_OK;
 }
 
@@ -99,11 +118,30 @@ static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
     return in_range(".ctx", *out, 1, MAX_PLAN_CTX);
 }
 
+/* Of models whose texts are computed each in one step, by one device. */
+static enum infer_status encoder_of(struct plan_settings *s, const struct model *m,
+                                    const struct plan_options *o) {
+    if (!m->encoder) return INFER_OK;
+    if (o->place.memory.total_bytes)
+        return err_set(INFER_E_UNSUPPORTED, "%s: encoders are computed on the CPU, not on a card",
+                       m->file->path);
+    if (o->stages > 1 || o->ranks > 1)
+        return err_set(INFER_E_UNSUPPORTED, "%s: an encoder is computed whole: neither .stages nor .ranks",
+                       m->file->path);
+    if (o->batch && o->batch < s->n_ctx)
+        return err_set(INFER_E_INPUT,
+                       ".batch %d: a text of an encoder is one step, and .ctx lets it have %d tokens",
+                       o->batch, s->n_ctx);
+    if (s->n_batch < s->n_ctx) s->n_batch = s->n_ctx;
+    return INFER_OK;
+}
+
 static enum infer_status read_options(struct plan_settings *s, const struct model *m,
                                       const struct plan_options *o) {
     s->n_slot = o->slots > 0 ? o->slots : 1;
     TRY(ctx_of(m, o->ctx, &s->n_ctx));
     s->n_batch = o->batch ? o->batch : o->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
+    TRY(encoder_of(s, m, o));
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
     TRY(in_range(".slots", s->n_slot, 1, MAX_SLOTS));
@@ -116,6 +154,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     s->state_host = o->state_host;
     TRY(in_range(".threads", o->cpu.threads, 0, 4096));
     TRY(kernels_of(o));
+    TRY(adapters_on(o));
     TRY(layers_of(m, o, &s->n_device_layer));
     TRY(experts_of(s, m, o));
     TRY(stages_of(s, m, o));
@@ -153,9 +192,10 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
 #define INFER_FOR_BACKENDS(type, field) .field = o->field,
 #include "infer_options.def"
         .tap = o->tap,
+        .profile = m->share.rank ? NULL : o->profile,
         .progress = o->progress,
         .user = o->user};
-    c->no_fuse |= o->tap != NULL;
+    c->no_fuse |= o->tap && o->tap->row;
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------- */
@@ -296,12 +336,13 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     struct backend_config *c = &part->config;
     *part = (struct plan_part){.type = type, .range = range};
     fill_config(c, m, p, options);
-    part->range.hidden = options->hidden || m->draft_proj.n;
+    part->range.hidden = options->hidden || m->draft_proj.n || m->encoder;
+    part->range.adapters = options->adapters;
     if (range.first || m->draft_proj.n) { /* rows of the part before, or of whoever drafts */
         c->embedding = NULL;
         c->n_input = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
     }
-    bool outputs = range.end == m->n_layer;
+    bool outputs = range.end == m->n_layer && !m->encoder;
     int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
     int outs[] = {[ROW_PROMPT] = p->n_prompt_out, [ROW_DECODE] = p->set.n_decode_rows};
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
@@ -324,7 +365,9 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     for (int i = 0; i < s->n_stage; i++) {
         const struct layer_range stage = {
             .first = i ? s->stage_end[i - 1] : 0, .end = s->stage_end[i], .n_ctx = s->n_ctx};
-        TRY(plan_part(p, arena, m, options, place->device, stage));
+        struct plan_options own = *options;
+        if (options->stage) own.place = options->stage[i];
+        TRY(plan_part(p, arena, m, &own, place->device, stage));
     }
     if (s->n_stage) return INFER_OK;
     int cut = m->n_layer - s->n_device_layer, away = m->n_layer - s->n_device_experts;

@@ -105,8 +105,11 @@ struct plan_options {
     struct plan_rates rates; /* 0: looked up, and probed */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
-    const struct tap *tap; /* of backends on the host; NULL: none */
-    bool keep_all;         /* no two buffers share memory: for taps */
+    const struct placement *stage;   /* stage[stages]: the card of each; NULL: all are on place */
+    const struct tap *tap;           /* of backends on the host; NULL: none */
+    struct infer_profile *profile;   /* of rank 0 on the host; NULL: none */
+    const struct adapters *adapters; /* NULL: none; not on cards, nor with ranks */
+    bool keep_all;                   /* no two buffers share memory: for taps */
 };
 
 /* Makes the lists, asks the backends for sizes and lays out the activations. What the options leave open (the most

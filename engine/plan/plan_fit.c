@@ -135,8 +135,9 @@ static enum infer_status smallest(struct plan *p, struct search *s) {
     s->set = p->set;
     s->set.n_slot = 1;
     s->set.n_batch = 32;
-    s->set.kv_type = KV_Q8_0;
-    snprintf(before, sizeof before, "%s.kv_type q8_0 .batch 32 ", p->set.n_slot > 1 ? ".slots 1 " : "");
+    if (p->set.kv_type < KV_Q8_0) s->set.kv_type = KV_Q8_0;
+    snprintf(before, sizeof before, "%s%s.batch 32 ", p->set.n_slot > 1 ? ".slots 1 " : "",
+             p->set.kv_type < KV_Q8_0 ? ".kv_type q8_0 " : "");
     return nearest_ctx(p, s, before);
 }
 
@@ -179,7 +180,7 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
     bool fits = false;
     int n;
     char *line;
-    if (p->set.kv_type != KV_Q8_0) {
+    if (p->set.kv_type < KV_Q8_0) {
         s.set.kv_type = KV_Q8_0;
         TRY(try_fit(&s, &fits));
         if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_type q8_0");
@@ -201,7 +202,7 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
     }
     s.set = p->set;
     TRY(nearest_ctx(p, &s, ""));
-    if (p->set.kv_type != KV_Q8_0 && !fits) {
+    if (p->set.kv_type < KV_Q8_0 && !fits) {
         s.set.kv_type = KV_Q8_0;
         TRY(nearest_ctx(p, &s, ".kv_type q8_0 "));
     }

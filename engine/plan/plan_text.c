@@ -23,7 +23,10 @@ static void print_bytes(struct text *t, const char *what, size_t bytes, const ch
     print(t, "  %-22s %12.1f MiB%s%s\n", what, (double)bytes / (1 << 20), *note ? "  " : "", note);
 }
 
-const char *plan_kv_name(enum kv_type t) { return t == KV_F32 ? "f32" : t == KV_F16 ? "f16" : "q8_0"; }
+const char *plan_kv_name(enum kv_type t) {
+    static const char *const name[KV_TYPES] = {"f32", "f16", "q8_0", "f8", "q5_0", "q4_0"};
+    return name[t];
+}
 
 /* Of the layers of a part, all slots. */
 static size_t states_of(const struct plan_part *part) {

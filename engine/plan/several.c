@@ -106,11 +106,6 @@ static void add_part(struct plan_way *w, const struct plan_part *part) {
     w->fits &= c->bytes <= c->limit;
 }
 
-/* As if the experts of a share were all, which a card's sizes take. */
-static void experts_are_all(struct model *m) {
-    for (int i = 0; i < m->n_layer; i++) m->layer[i].moe.first = m->layer[i].moe.n_own = 0;
-}
-
 /* What a token reads of a share, and what its ranks exchange. */
 static enum infer_status exchanged(const struct several *s, struct plan_way *w, const struct model *share,
                                    double *token_bytes, double *between) {
@@ -140,7 +135,6 @@ static enum infer_status add_rank(struct several *s, struct plan_way *w, struct 
     on_card(&po, s, rank);
     TRY(exchanged(s, w, share, &bytes, &between));
     w->n_whole = share->share.n_attn_whole + share->share.n_ff_whole;
-    experts_are_all(share);
     enum infer_status st =
         rank ? plan_lay_out(&p, &scratch, share, &po, &s->set) : plan_make(&p, &scratch, share, &po);
     if (st == INFER_OK) {
@@ -258,6 +252,15 @@ enum infer_status plan_several(struct plan_several *out, const struct model *m,
     }
     out->set = s.set;
     return INFER_OK;
+}
+
+int plan_several_take(struct plan_several *s, unsigned ways) {
+    s->taken = -1;
+    for (int k = 0; k < WAYS; k++)
+        if (ways >> k & 1 && s->way[k].there && s->way[k].fits &&
+            (s->taken < 0 || s->way[k].tok_s > s->way[s->taken].tok_s))
+            s->taken = k;
+    return s->taken;
 }
 
 const char *plan_way_name(enum plan_way_kind k) {

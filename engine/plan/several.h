@@ -39,6 +39,8 @@ struct plan_several {
 /* errors: INFER_E_INPUT (options that go with another number of cards, a card whose speed nobody knows), INFER_E_MEMORY */
 enum infer_status plan_several(struct plan_several *out, const struct model *m,
                                const struct plan_options *options, const struct card *card, int n);
+/* Takes the fastest of these ways (bit k: enum plan_way_kind k) that fits, in place of what was taken; -1: none. */
+int plan_several_take(struct plan_several *s, unsigned ways);
 const char *plan_way_name(enum plan_way_kind k);
 /* Lines of each way. */
 void plan_several_write(const struct plan_several *s, const struct model *m, const struct card *card,

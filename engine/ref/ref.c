@@ -2,14 +2,17 @@
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "ref/ref_impl.h"
 #include "seam/comm.h"
+#include "seam/kv_low.h"
 #include "seam/draw.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
+#include "seam/profile.h"
 #include "seam/tap.h"
 #include "seam/weight.h"
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- buffers and pools --------------------------------------------------------------------------------------- */
 
@@ -19,8 +22,14 @@ static size_t kv_offset(const struct ref *r, const struct kv_store *s, int dim, 
     return row * kv_row_bytes(r->c.kv_type, dim);
 }
 
-static void kv_store_row(enum kv_type type, void *dst, const float *x, int n) {
+static void kv_store_row(enum kv_type type, void *dst, const float *x, int n, int turn) {
+    float turned[1024];
     if (type == KV_F32) memcpy(dst, x, (size_t)n * 4);
+    if (kv_turned(type)) {
+        memcpy(turned, x, (size_t)n * sizeof *x);
+        kv_turn(turned, n, turn, 1);
+        kv_low_encode(type, dst, turned, n);
+    }
     if (type == KV_F16) quant_info(QUANT_F16)->encode(dst, x, (size_t)n, NULL);
     if (type == KV_Q8_0) {
         float block[32];
@@ -31,8 +40,12 @@ static void kv_store_row(enum kv_type type, void *dst, const float *x, int n) {
     }
 }
 
-static void kv_load_row(enum kv_type type, float *y, const void *src, int n) {
+static void kv_load_row(enum kv_type type, float *y, const void *src, int n, int turn) {
     if (type == KV_F32) memcpy(y, src, (size_t)n * 4);
+    if (kv_turned(type)) {
+        kv_low_decode(type, y, src, n);
+        kv_turn(y, n, turn, 1);
+    }
     if (type == KV_F16) quant_info(QUANT_F16)->decode(y, src, (size_t)n);
     if (type == KV_Q8_0) {
         float block[32];
@@ -138,10 +151,10 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
         int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = pos % KV_PAGE;
         for (int h = 0; h < s->n_kv_head; h++) {
             kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
-                         ref_row(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
+                         ref_row(r, o->k, t) + h * s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
             if (s->v_in_k) continue;
             kv_store_row(r->c.kv_type, r->v[o->store] + kv_offset(r, s, s->head_dim_v, page, h, i),
-                         ref_row(r, o->v, t) + h * s->head_dim_v, s->head_dim_v);
+                         ref_row(r, o->v, t) + h * s->head_dim_v, s->head_dim_v, kv_turn_of(s, true));
         }
     }
 }
@@ -158,7 +171,7 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     for (int p = from; p <= last; p++) {
         kv_load_row(r->c.kv_type, r->head,
                     r->k[o->store] + kv_offset(r, s, s->head_dim_k, page_of(r, s, slot, p), g, p % KV_PAGE),
-                    s->head_dim_k);
+                    s->head_dim_k, kv_turn_of(s, false));
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
         a *= scale;
@@ -173,10 +186,17 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     int row = s->v_in_k ? s->head_dim_k : s->head_dim_v;
     for (int p = from; p <= last; p++) {
         kv_load_row(r->c.kv_type, r->head,
-                    pool + kv_offset(r, s, row, page_of(r, s, slot, p), g, p % KV_PAGE), s->head_dim_v);
+                    pool + kv_offset(r, s, row, page_of(r, s, slot, p), g, p % KV_PAGE), s->head_dim_v,
+                    kv_turn_of(s, true));
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
+}
+
+/* Whether row t sees row p of the same step. */
+static bool sees_row(const struct ref *r, const struct op_attend *o, int t, int p) {
+    if (o->both) return true;
+    return r->step.slot[p] == r->step.slot[t] && (!o->window || abs(p - t) <= o->window / 2);
 }
 
 /* The same over all rows of the slot in the step, without a store. */
@@ -185,13 +205,16 @@ static void attend_rows_head(struct ref *r, const struct op_attend *o, int t, in
     const float *q = ref_row(r, o->q, t) + h * dk;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, acc[1024] = {0};
     for (int pass = 0; pass < 2; pass++) {
-        for (int p = 0; p < r->step.n_row; p++) {
-            if (r->step.slot[p] != r->step.slot[t]) continue;
+        for (int p = o->ask; p < r->step.n_row; p++) {
+            if (!sees_row(r, o, t, p)) continue;
             const float *k = ref_row(r, o->k, p) + g * dk, *v = ref_row(r, o->v, p) + g * dv;
             double a = 0;
             for (int i = 0; i < dk; i++) a += (double)q[i] * (double)k[i];
             a *= (double)o->scale;
             if (o->softcap > 0) a = (double)o->softcap * tanh(a / (double)o->softcap);
+            const int d = t - p < -o->n_bias ? -o->n_bias : t - p > o->n_bias ? o->n_bias : t - p;
+            if (o->bias)
+                a += (double)o->bias[(size_t)h * (2 * (size_t)o->n_bias + 1) + (size_t)(o->n_bias + d)];
             if (!pass) top = fmax(top, a);
             const double e = pass ? exp(a - top) : 0;
             sum += e;
@@ -203,7 +226,8 @@ static void attend_rows_head(struct ref *r, const struct op_attend *o, int t, in
 }
 
 static void ref_attend(struct ref *r, const struct op_attend *o) {
-    for (int t = 0; t < r->step.n_row; t++)
+    const int n = o->ask ? o->ask : r->step.n_row;
+    for (int t = 0; t < n; t++)
         for (int h = 0; h < o->n_head; h++) (o->store < 0 ? attend_rows_head : attend_head)(r, o, t, h);
 }
 
@@ -245,6 +269,42 @@ static void ref_experts(struct ref *r, const struct op_experts *o) {
     for (int t = 0; t < ref_rows_in(r, o->x); t++)
         for (int m = 0, col = 0; m < o->w->n_member; col += o->n_used * o->w->member[m++].n)
             for (int j = 0; j < o->n_used; j++) expert_product(r, o, &o->w->member[m], col, t, j);
+}
+
+/* One part of one row: x its input, out its first column; s: what it is times. */
+static void lowrank_product(const struct lowrank_part *p, int matrix, double s, const float *x, float *out) {
+    const float *a = p->a ? p->a + (size_t)matrix * (size_t)p->r * (size_t)p->k : NULL;
+    const float *b = p->b + (size_t)matrix * (size_t)p->n * (size_t)p->r;
+    double ax[LOWRANK_MAX];
+    for (int j = 0; j < p->r; j++) {
+        ax[j] = a ? 0 : 1;
+        for (int k = 0; a && k < p->k; k++)
+            ax[j] += (double)a[(size_t)j * (size_t)p->k + (size_t)k] * (double)x[k];
+    }
+    for (int i = 0; i < p->n; i++) {
+        double sum = 0;
+        for (int j = 0; j < p->r; j++) sum += (double)b[(size_t)j * (size_t)p->n + (size_t)i] * ax[j];
+        out[i] = (float)((double)out[i] + s * sum);
+    }
+}
+static void lowrank_row(struct ref *r, const struct op_lowrank *o, const struct lowrank_part *p, int t,
+                        double s) {
+    const float *x = ref_row(r, o->x, t), *choice = o->choice.buf >= 0 ? ref_row(r, o->choice, t) : NULL;
+    float *out = ref_row(r, o->out, t);
+    if (!choice) lowrank_product(p, 0, s, x, out + p->col);
+    for (int j = 0; choice && j < o->n_used; j++)
+        lowrank_product(p, (int)choice[j], o->weighted ? s * (double)choice[o->n_used + j] : s,
+                        o->by_choice ? x + (size_t)j * (size_t)p->k : x, out + p->col * o->n_used + j * p->n);
+}
+static void ref_lowrank(struct ref *r, const struct op_lowrank *o) {
+    const bool wanted = r->list->buf[o->out.buf].rows == BUF_ROWS_OUT;
+    for (int t = 0; t < ref_rows_in(r, o->out); t++)
+        for (int i = 0; i < o->w->n_part; i++) {
+            const struct lowrank_part *p = &o->w->part[i];
+            const int slot = r->step.slot[wanted ? r->step.out_row[t] : t];
+            const double s = (double)step_adapter(&r->step, slot, p->adapter);
+            if (s != 0) lowrank_row(r, o, p, t, s);
+        }
 }
 
 static void ref_heads(struct ref *r, const struct op_heads *o) {
@@ -425,11 +485,16 @@ static void run_rows(struct ref *r, const struct op *op) {
         ref_columns(r, &op->columns);
 }
 
-static void run_experts(struct ref *r, const struct op *op) {
+/* Stacks of matrices, and what goes with them. */
+static void run_stacks(struct ref *r, const struct op *op) {
     if (op->kind == OP_ROUTE)
         ref_route(r, &op->route);
     else if (op->kind == OP_MIX)
         ref_mix(r, &op->mix);
+    else if (op->kind == OP_LOWRANK)
+        ref_lowrank(r, &op->lowrank);
+    else if (op->kind == OP_HEADS)
+        ref_heads(r, &op->heads);
     else
         ref_experts(r, &op->experts);
 }
@@ -487,13 +552,12 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_ROUTE:
     case OP_EXPERTS:
     case OP_MIX:
-        run_experts(r, op);
+    case OP_LOWRANK:
+    case OP_HEADS:
+        run_stacks(r, op);
         return;
     case OP_POSITION:
         ref_position(r, &op->position);
-        return;
-    case OP_HEADS:
-        ref_heads(r, &op->heads);
         return;
     case OP_REMOTE:
     case OP_REDUCE:
@@ -510,16 +574,22 @@ static int rows_of(const struct ref *r, const struct op *op) {
     return op_rows_count(r->list, op, r->step.n_row, r->step.n_out);
 }
 
-/* The NaN guard. */
-static enum infer_status check_finite(struct ref *r, const struct op *op) {
-    struct op_use u = op_uses(op);
-    for (int k = 0; k < u.n_write; k++)
-        for (int t = 0; t < op_rows_count(r->list, op, r->step.n_row, r->step.n_out); t++)
-            for (int i = 0; i < u.write[k].width; i++)
-                if (!isfinite(ref_row(r, u.write[k], t)[i]))
-                    return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
-                                   op->layer, t, i);
+/* The NaN guard: of what op writes, or of the view. */
+static enum infer_status check_view(struct ref *r, const struct op *op, struct view v) {
+    for (int t = 0; t < rows_of(r, op); t++)
+        for (int i = 0; i < v.width; i++)
+            if (!isfinite(ref_row(r, v, t)[i]))
+                return op_not_finite(op, op_row_pos(r->list, op, &r->step, t), i);
     return INFER_OK;
+}
+static enum infer_status check_finite(struct ref *r, const struct op *op) {
+    const struct op_use u = op_uses(op);
+    return u.n_write ? check_view(r, op, u.write[0]) : INFER_OK;
+}
+/* Without being asked: of norms, and of logits. */
+static enum infer_status check_some(struct ref *r, const struct op *op) {
+    if (op->kind == OP_NORM) return check_finite(r, op);
+    return op->kind == OP_SELECT && !r->c.any_logits ? check_view(r, op, op->select.logits) : INFER_OK;
 }
 
 /* ---- the backend --------------------------------------------------------------------------------------------- */
@@ -642,6 +712,22 @@ static enum infer_status ref_compile(struct backend *b, enum row_class cls) {
     return INFER_OK;
 }
 
+static void run_ops(struct ref *r, bool guard) {
+    const struct op_list *l = r->list;
+    int64_t begin = r->c.profile ? profile_now() : 0;
+    for (int i = 0; i < l->n_op && r->out->status == INFER_OK; i++) {
+        const struct op *op = &l->op[i];
+        if (r->c.tap && r->c.tap->row) tap_op(r->c.tap, op, rows_of(r, op), read_row, r);
+        run_op(r, op);
+        if (r->c.profile) begin = profile_op(r->c.profile, l, op, &r->step, begin);
+        if (atomic_load(&r->cancelled))
+            r->out->status = err_set(INFER_E_CANCEL, "cancelled");
+        else if (r->out->status == INFER_OK)
+            r->out->status = guard ? check_finite(r, op) : check_some(r, op);
+        if (r->c.tap && r->c.tap->wrote) tap_wrote(r->c.tap, l, op, &r->step, read_row, r);
+    }
+}
+
 static enum infer_status ref_run(struct backend *b, enum row_class cls, const struct step *s) {
     struct ref *r = (struct ref *)b;
     r->list = r->c.list[cls];
@@ -650,13 +736,11 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
     r->out->has_logits = 0;
     r->out->has_top = false;
     r->out->status = last_tokens_resolve(&r->last, &r->step);
-    for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
-        if (r->c.tap) tap_op(r->c.tap, &r->list->op[i], rows_of(r, &r->list->op[i]), read_row, r);
-        run_op(r, &r->list->op[i]);
-        if (atomic_load(&r->cancelled))
-            r->out->status = err_set(INFER_E_CANCEL, "cancelled");
-        else if (r->c.nan_guard && r->out->status == INFER_OK)
-            r->out->status = check_finite(r, &r->list->op[i]);
+    run_ops(r, r->c.nan_guard);
+    if (r->out->status == INFER_E_NAN && !r->c.nan_guard && !r->c.comm) {
+        r->out->status = INFER_OK; /* once more, for the operation that wrote it first */
+        run_ops(r, true);
+        if (r->out->status == INFER_OK) r->out->status = INFER_E_NAN;
     }
     atomic_store(&r->cancelled, false);
     if (r->out->status != INFER_OK && r->c.comm) r->c.comm->type->abort(r->c.comm);
@@ -713,9 +797,10 @@ static enum infer_status ref_kv_read(struct backend *b, int store, int page, flo
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
         kv_load_row(r->c.kv_type, k + (size_t)i * (size_t)s->head_dim_k,
                     r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
-                    s->head_dim_k);
+                    s->head_dim_k, kv_turn_of(s, false));
         kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)kv_v_dim(s),
-                    r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE), kv_v_dim(s));
+                    r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE), kv_v_dim(s),
+                    kv_turn_of(s, true));
     }
     return INFER_OK;
 }
@@ -727,9 +812,9 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
         kv_store_row(r->c.kv_type,
                      r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
-                     k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k);
+                     k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
         kv_store_row(r->c.kv_type, r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE),
-                     v + (size_t)i * (size_t)kv_v_dim(s), kv_v_dim(s));
+                     v + (size_t)i * (size_t)kv_v_dim(s), kv_v_dim(s), kv_turn_of(s, true));
     }
     return INFER_OK;
 }

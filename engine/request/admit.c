@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 
+#include <string.h>
+
 enum {
     AHEAD = 64,       /* of an answer, at least, that have to find room beside the prompt */
     LOOK = 4,         /* steps until one that waits is looked at again where no page came free */
@@ -71,12 +73,20 @@ static int promised(const struct infer_sched *s) {
     return n;
 }
 
+/* Whether what one computes is found by the other. */
+static bool is_shared(const struct infer_request *a, const struct infer_request *b) {
+    const struct infer_prefix *x = &a->p.prefix, *y = &b->p.prefix;
+    const size_t n = (size_t)a->sched->n_adapter * sizeof *x->adapter;
+    return x->salt == y->salt &&
+           (x->adapter == y->adapter || (x->adapter && y->adapter && memcmp(x->adapter, y->adapter, n) == 0));
+}
+
 /* Whether another one computes a beginning of r's prompt just now that r can take over then; who waits for it does so to the end. */
 static bool is_being_computed(const struct infer_request *r, int known) {
     const int worth = r->passed ? 0 : WORTH_WAITING * SCHED_PAGE;
     for (const struct infer_request *q = r->sched->first; q; q = q->next) {
         int k = 0;
-        if (!request_runs(q) || q->decodes || q->p.prefix.salt != r->p.prefix.salt) continue;
+        if (!request_runs(q) || q->decodes || !is_shared(q, r)) continue;
         while (k < q->n_feed && k < embed_shares(r) - 1 && q->feed[k] == r->feed[k]) k++;
         if (k / SCHED_PAGE * SCHED_PAGE - known > worth) return true;
     }
@@ -100,16 +110,42 @@ static bool has_room(struct infer_request *r) {
     return !r->passed && wanted + promised(s) + decode_pages(s) + s->n_page / 50 <= free;
 }
 
+/* n tokens of its prompt are there. */
+static void begins_with(struct infer_request *r, int n) {
+    r->n_begin = r->figures.n_held = n;
+    if (!r->figures.n_aside && !r->n_token) r->figures.n_reused = n;
+    if (r->reached < n) r->reached = n;
+}
+
 static enum infer_status begin(struct infer_request *r) {
     struct infer_sched *s = r->sched;
     int n = 0;
     if (r->p.seq < 0) TRY(infer_seq_open(s->engine, &r->p.seq));
     r->waits = false;
     TRY(infer_seq_prefix(s->engine, r->p.seq, r->feed, embed_shares(r), &r->p.prefix, &n));
-    r->n_begin = r->figures.n_held = n;
-    if (!r->figures.n_aside && !r->n_token) r->figures.n_reused = n;
-    if (r->reached < n) r->reached = n;
+    begins_with(r, n);
+    r->loads = s->keeps;
     return INFER_OK;
+}
+
+bool sched_load(struct infer_sched *s, bool busy) {
+    static const double beside = 0.02, alone = 0.25; /* seconds */
+    bool more = false;
+    for (struct infer_request *r = s->first; r; r = r->next) {
+        int n = 0;
+        bool done = true;
+        if (!request_runs(r) || !r->loads) continue;
+        enum infer_status st = infer_seq_kept(s->engine, r->p.seq, r->feed, embed_shares(r), &r->p.prefix,
+                                              more   ? 0
+                                              : busy ? beside
+                                                     : alone,
+                                              &n, &done);
+        if (st) request_fail(r, st);
+        if (st) continue;
+        more |= r->loads = !done;
+        if (done) begins_with(r, n);
+    }
+    return more;
 }
 
 void sched_admit(struct infer_sched *s) {
@@ -135,9 +171,11 @@ static enum infer_status put_aside(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
     TRY(request_keeps_answer(r));
     r->waits = true;
+    r->loads = false;
     r->n_begin = r->figures.n_held = 0;
     r->figures.n_aside++;
     if (!r->own_seq) return infer_seq_rewind(e, r->p.seq, 0);
+    drafter_leaves(r);
     infer_seq_close(e, r->p.seq);
     r->p.seq = -1;
     return INFER_OK;

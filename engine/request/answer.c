@@ -31,6 +31,28 @@ bool answer_is_tag(const char *piece, size_t n) {
     return false;
 }
 
+const char *answer_opener(const char *piece, size_t n) {
+    for (int i = 0; i < N_TAG; i++)
+        if (strlen(tags[i].close) == n && memcmp(tags[i].close, piece, n) == 0) return tags[i].open;
+    return NULL;
+}
+
+const char *answer_closing(int i) { return i < N_TAG ? tags[i].close : NULL; }
+
+bool answer_sentence(const struct answer *a) {
+    static const char *const wide[] = {"\u3002", "\uff01", "\uff1f", "\u2026"};
+    size_t n = a->n;
+    while (n && a->text[n - 1] == ' ') n--;
+    while (n && strchr("\"'*)]", a->text[n - 1])) n--;
+    if (!n) return false;
+    const char last = a->text[n - 1];
+    if (last == '\n' || last == '!' || last == '?') return true;
+    if (last == '.') return n < 2 || a->text[n - 2] < '0' || a->text[n - 2] > '9'; /* 3.14 */
+    for (int i = 0; i < 4; i++)
+        if (n >= 3 && memcmp(a->text + n - 3, wide[i], 3) == 0) return true;
+    return false;
+}
+
 const char *infer_prompt_closing(const char *prompt, size_t n) {
     while (n && white(prompt + n - 1, 1)) n--;
     for (int i = 0; i < N_TAG; i++) {

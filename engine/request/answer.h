@@ -34,6 +34,11 @@ const char *answer_take(struct answer *a, size_t *n_out, bool *thinking);
 const char *answer_text(const struct answer *a, size_t *n_out);
 const char *answer_thinking(const struct answer *a, size_t *n_out);
 
+/* What opens the thinking that piece[n] closes, NULL: it closes none; and number i of all that close some, NULL behind the last. */
+const char *answer_opener(const char *piece, size_t n);
+const char *answer_closing(int i);
+/* True where a sentence ends, or a line, as far as the text goes. */
+bool answer_sentence(const struct answer *a);
 /* True while what comes is thinking. */
 bool answer_thinks(const struct answer *a);
 /* True for a token's text that opens or closes a thinking part, which is let through even if it is a control

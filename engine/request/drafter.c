@@ -2,6 +2,7 @@
  * as well. A sequence of its own follows the one that answers; what it holds beyond the text, or other than it, is rewound. */
 #include <string.h>
 #include "base/mem.h"
+#include "base/host.h"
 #include "request/request_impl.h"
 
 enum { WAITING = INFER_REQUEST_DRAFT + 1 }; /* hidden rows that wait for a step */
@@ -21,10 +22,14 @@ enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_eng
                           .n_decode_rows = place.n_decode_rows,
                           .n_embd = info.wants_hidden ? info.n_embd : 0,
                           .same_ids = info.n_vocab == s->n_vocab};
+    const size_t n_row = (size_t)(d->n_batch + d->n_decode_rows);
     TRY(mem_new(&d->of, (size_t)s->n_slot * sizeof *d->of, "sequences that guess"));
     for (int i = 0; i < s->n_slot; i++) d->of[i].seq = -1;
-    return mem_new(&d->rows, (size_t)(d->n_batch + d->n_decode_rows) * sizeof *d->rows,
-                   "rows of a step that guesses");
+    TRY(mem_new(&d->rows, n_row * sizeof *d->rows, "rows of a step that guesses"));
+    TRY(mem_new(&d->who, n_row * sizeof *d->who, "rows of a step that guesses"));
+    TRY(mem_new(&d->at, n_row * sizeof *d->at, "rows of a step that guesses"));
+    if (!d->n_embd) return INFER_OK;
+    return mem_new(&d->in, n_row * (size_t)d->n_embd * sizeof *d->in, "rows of a step that guesses");
 }
 
 void drafter_close(struct drafter *d, int n_slot) {
@@ -36,6 +41,9 @@ void drafter_close(struct drafter *d, int n_slot) {
     }
     mem_free(d->of);
     mem_free(d->rows);
+    mem_free(d->who);
+    mem_free(d->at);
+    mem_free(d->in);
     mem_free(d);
 }
 
@@ -48,43 +56,122 @@ static enum infer_status open_seq(struct drafter *d, const struct infer_request 
     return mem_new(&s->h, (size_t)WAITING * (size_t)d->n_embd * sizeof *s->h, "rows of a step that guesses");
 }
 
+void drafter_leaves(struct infer_request *r) {
+    struct drafter *d = r->sched->drafter;
+    if (!d || r->p.seq < 0) return;
+    struct draft_seq *s = &d->of[r->p.seq];
+    if (s->seq >= 0) infer_seq_close(d->engine, s->seq);
+    s->seq = -1;
+    s->n_true = s->n_h = 0;
+}
+
 /* Token i of what r has now. */
 static int32_t token_at(const struct infer_request *r, const int32_t *ids, int i) {
     return i < r->figures.n_held ? ids[i] : r->last;
 }
 
-/* What is wanted of a row that guesses: a token, or the greatest logits under biases, penalties and, where first, the grammar. */
-static struct infer_row wanted(struct infer_request *r, bool first) {
-    struct infer_row row = {.want = sample_is_greedy(&r->p.sample) ? INFER_WANT_TOKEN : INFER_WANT_TOP};
-    if (row.want == INFER_WANT_TOKEN || !r->sched->drafter->same_ids) return row;
-    if (sample_draw(r->sampler, 0, &r->draw) == SAMPLE_BY_ROW) return row;
-    if (r->p.constraint && first) r->draw.mask = constrain_mask(r->p.constraint);
-    row.draw = &r->draw;
+/* What is wanted of the row of guess i: a token, drawn as the one that is guessed will be, or the greatest logits for it, under biases,
+ * penalties and, of the first one, the grammar. */
+static struct infer_row wanted(struct infer_request *r, int i) {
+    struct infer_row row = {.want = INFER_WANT_TOKEN};
+    struct infer_draw *draw = &r->draw[0];
+    if (sample_is_greedy(&r->p.sample)) return row;
+    const enum sample_by by = sample_draw(r->sampler, i, draw);
+    if (by != SAMPLE_BY_DRAW || !r->sched->drafter->same_ids) row.want = INFER_WANT_TOP;
+    if (by == SAMPLE_BY_ROW || !r->sched->drafter->same_ids) return row;
+    if (steer_constraint(r) && i == 0) draw->mask = constrain_mask(r->p.constraint);
+    row.draw = draw;
     return row;
+}
+
+/* ---- a step that is put together ---- */
+
+/* What the next row that is added reads beside its token. */
+static void give(struct drafter *d, const float *h) {
+    memcpy(d->in + (size_t)d->n_row * (size_t)d->n_embd, h, (size_t)d->n_embd * sizeof *h);
+}
+
+/* A row of a sequence with this token. */
+static void add_row(struct drafter *d, const struct draft_seq *s, struct infer_row row, int32_t id, int pos) {
+    row.id = id, row.pos = pos, row.seq = s->seq, row.decode = true;
+    d->rows[d->n_row++] = row;
+}
+
+/* The last one that was added guesses for r. */
+static void ask(struct drafter *d, struct infer_request *r) {
+    d->who[d->n_out] = r;
+    d->at[d->n_out++] = d->n_row - 1;
+}
+
+static bool goes_on(const struct infer_request *r, const struct draft_seq *s) {
+    return s->n_made > 0 && s->n_made < r->n_draft &&
+           !infer_is_stop(r->sched->model, r->draft[s->n_made - 1]);
+}
+
+/* Output i is a guess. What the layers made of its row is kept for the next one. errors: those of infer_hidden */
+static enum infer_status take_guess(struct drafter *d, const struct infer_output *out, int i) {
+    struct infer_request *r = d->who[i];
+    struct draft_seq *s = &d->of[r->p.seq];
+    const float *h;
+    const int32_t id = out->top[i] ? sample_guess(r->sampler, out->top[i], s->n_made) : out->token[i];
+    if (id < 0 || id >= r->sched->n_vocab) { /* of tokens that only fill its vocabulary */
+        r->n_draft = s->n_made;
+        return INFER_OK;
+    }
+    r->draft[s->n_made++] = id;
+    if (!goes_on(r, s)) return INFER_OK;
+    sample_suppose(r->sampler, id);
+    if (!d->n_embd) return INFER_OK;
+    TRY(infer_hidden(d->engine, true, d->at[i], 1, &h));
+    memcpy(s->h, h, (size_t)d->n_embd * sizeof *h);
+    return INFER_OK;
+}
+
+static enum infer_status run_rows(struct drafter *d) {
+    const int n = d->n_row;
+    const double begin = host_seconds();
+    struct infer_output out;
+    if (!n) return INFER_OK;
+    d->n_row = 0;
+    TRY(d->n_embd ? infer_step_hidden(d->engine, d->rows, d->in, n, &out)
+                  : infer_step(d->engine, d->rows, n, &out));
+    times_saw(&d->times, n, host_seconds() - begin);
+    for (int i = 0; i < d->n_out; i++) TRY(take_guess(d, &out, i));
+    d->n_out = 0;
+    return INFER_OK;
 }
 
 /* ---- of a smaller model ---- */
 
-/* Its sequence gets what r has, which it may hold a part of, and other tokens behind that; what it makes of r->last into out. */
-static enum infer_status catch_up(struct drafter *d, struct infer_request *r, int seq,
-                                  struct infer_output *out) {
-    const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *own = infer_seq_ids(d->engine, seq);
-    const int n = r->figures.n_held + 1, length = infer_seq_length(d->engine, seq);
-    const struct infer_row last = wanted(r, true), none = {0};
+/* r's sequence gets what r has, which it may hold a part of, and other tokens behind that; but for the last ones, which go into the step. */
+static enum infer_status catch_up(struct drafter *d, struct infer_request *r, struct draft_seq *s) {
+    const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *own = infer_seq_ids(d->engine, s->seq);
+    const int n = r->figures.n_held + 1, length = infer_seq_length(d->engine, s->seq);
+    struct infer_output out;
     int k = 0;
     while (k < length && k < n - 1 && own[k] == ids[k]) k++;
-    TRY(infer_seq_rewind(d->engine, seq, k));
-    for (k = infer_seq_length(d->engine, seq); k < n;) {
-        const bool decode = n - k <= d->n_decode_rows;
-        const int m = n - k < d->n_batch ? n - k : d->n_batch;
+    TRY(infer_seq_rewind(d->engine, s->seq, k));
+    struct infer_prefix among = r->p.prefix;
+    among.adapter = NULL; /* which are those of the other engine */
+    if (!length) TRY(infer_seq_prefix(d->engine, s->seq, ids, n - 1, &among, &k));
+    for (k = infer_seq_length(d->engine, s->seq); n - k > WAITING;) {
+        const int m = n - 1 - k < d->n_batch ? n - 1 - k : d->n_batch;
         if (atomic_load(&r->cancelled)) return INFER_E_CANCEL;
-        for (int i = 0; i < m; i++, k++) {
-            struct infer_row *row = &d->rows[i];
-            *row = k + 1 < n ? none : last;
-            row->id = token_at(r, ids, k), row->pos = k, row->seq = seq, row->decode = decode;
-        }
-        TRY(infer_step(d->engine, d->rows, m, out));
+        for (int i = 0; i < m; i++, k++)
+            d->rows[i] = (struct infer_row){.id = token_at(r, ids, k), .pos = k, .seq = s->seq};
+        TRY(infer_step(d->engine, d->rows, m, &out));
     }
+    return INFER_OK;
+}
+
+/* Its rows from there to r->last, which guesses. */
+static enum infer_status add_text(struct drafter *d, struct infer_request *r, struct draft_seq *s) {
+    const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
+    const int n = r->figures.n_held + 1, from = infer_seq_length(d->engine, s->seq);
+    if (d->n_row + n - from > d->n_decode_rows) TRY(run_rows(d));
+    for (int k = from; k < n; k++)
+        add_row(d, s, k + 1 < n ? (struct infer_row){0} : wanted(r, 0), token_at(r, ids, k), k);
+    ask(d, r);
     return INFER_OK;
 }
 
@@ -105,41 +192,40 @@ static enum infer_status trim(struct drafter *d, const struct infer_request *r, 
     return INFER_OK;
 }
 
-/* n rows with what was made of the tokens from position from on, h[n][n_embd], each with the token behind; last: what is wanted of the
- * last one. */
+/* What was made of the tokens from position from on, h[n][n_embd], each with the token behind, but where that is none. In a step of its
+ * own: as rows of a prompt. */
 static enum infer_status feed(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
-                              const float *h, int from, int n, const struct infer_row *last,
-                              struct infer_output *out) {
+                              const float *h, int from, int n) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
-    const struct infer_row none = {0};
-    const bool decode = n <= d->n_decode_rows;
+    const size_t n_embd = (size_t)d->n_embd;
+    struct infer_output out;
     for (int k = 0; k < n;) {
-        const int begin = k, m = decode || n - k < d->n_batch ? n - k : d->n_batch;
-        for (; k < begin + m; k++) {
-            struct infer_row *row = &d->rows[k - begin];
-            *row = last && k + 1 == n ? *last : none;
-            s->at[s->n_true + k] = from + k + 1;
-            row->id = token_at(r, ids, from + k + 1);
-            row->pos = s->n_true + k, row->seq = s->seq, row->decode = decode;
+        int m = 0;
+        for (; k < n && m < d->n_batch; k++) {
+            const int32_t id = token_at(r, ids, from + k + 1);
+            if (id < 0) continue;
+            s->at[s->n_true + m] = from + k + 1;
+            memcpy(d->in + (size_t)m * n_embd, h + (size_t)k * n_embd, n_embd * sizeof *h);
+            d->rows[m] = (struct infer_row){.id = id, .pos = s->n_true + m, .seq = s->seq};
+            m++;
         }
-        TRY(infer_step_hidden(d->engine, d->rows, h + (size_t)begin * (size_t)d->n_embd, m, out));
+        if (m) TRY(infer_step_hidden(d->engine, d->rows, d->in, m, &out));
+        s->n_true += m;
     }
-    s->n_true += n;
     return INFER_OK;
 }
 
 /* The rows that wait, and n more behind them but for the last one, which waits: the token behind it may not be known. */
 static enum infer_status feed_all(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
                                   const float *h, int pos, int n) {
-    struct infer_output none;
     TRY(trim(d, r, s, s->n_h ? s->h_at : pos));
     if (s->n_true + s->n_h + n > d->n_ctx) {
         TRY(infer_seq_rewind(d->engine, s->seq, 0));
         s->n_true = s->n_h = 0;
     }
-    if (s->n_h) TRY(feed(d, r, s, s->h, s->h_at, s->n_h, NULL, &none));
+    if (s->n_h) TRY(feed(d, r, s, s->h, s->h_at, s->n_h));
     s->n_h = 0;
-    if (n > 1 && n <= d->n_ctx) TRY(feed(d, r, s, h, pos, n - 1, NULL, &none));
+    if (n > 1 && n <= d->n_ctx) TRY(feed(d, r, s, h, pos, n - 1));
     memcpy(s->h, h + (size_t)(n - 1) * (size_t)d->n_embd, (size_t)d->n_embd * sizeof *h);
     s->h_at = pos + n - 1;
     s->n_h = 1;
@@ -152,70 +238,106 @@ enum infer_status drafter_saw(struct infer_request *r, const struct request_part
     struct draft_seq *s;
     const float *h;
     if (!d || !d->n_embd || n < 1) return INFER_OK;
+    if (decode && r->sched->flight[part->step % SCHED_FLIGHTS].prompt) return INFER_OK; /* it is gone */
     TRY(open_seq(d, r, &s));
     TRY(infer_hidden(r->sched->engine, decode, part->row, n, &h));
     const int kept = pos - s->h_at; /* of those that wait */
     s->n_h = kept >= 0 && kept <= s->n_h ? kept : 0;
-    if (s->n_h + n > WAITING) return feed_all(d, r, s, h, pos, n);
+    if (s->n_h + n > WAITING) {
+        const enum infer_status st = feed_all(d, r, s, h, pos, n);
+        if (st == INFER_E_FULL) s->n_h = 0;
+        return st == INFER_E_FULL ? INFER_OK : st; /* it guesses worse, or not */
+    }
     if (!s->n_h) s->h_at = pos;
     memcpy(s->h + (size_t)s->n_h * (size_t)d->n_embd, h, (size_t)n * (size_t)d->n_embd * sizeof *h);
     s->n_h += n;
     return INFER_OK;
 }
 
-/* The rows that wait, the last of which guesses. *ready: there are some, up to the last token. */
-static enum infer_status feed_waiting(struct drafter *d, struct infer_request *r, struct draft_seq *s,
-                                      struct infer_output *out, bool *ready) {
-    const struct infer_row last = wanted(r, true);
-    const int n = s->n_h;
-    *ready = false;
-    if (!n || s->h_at + n != r->figures.n_held) return INFER_OK;
+/* Whether r's rows that wait go up to the last token, and find room. */
+static enum infer_status can_feed(struct drafter *d, struct infer_request *r, struct draft_seq *s,
+                                  bool *can) {
+    *can = s->n_h > 0 && s->h_at + s->n_h == r->figures.n_held;
+    if (!*can) return INFER_OK;
     TRY(trim(d, r, s, s->h_at));
-    if (s->n_true + n + INFER_REQUEST_DRAFT > d->n_ctx) return INFER_OK;
+    *can = s->n_true + s->n_h + INFER_REQUEST_DRAFT <= d->n_ctx;
+    return INFER_OK;
+}
+
+/* Those rows, the last of which guesses. */
+static enum infer_status add_waiting(struct drafter *d, struct infer_request *r, struct draft_seq *s) {
+    const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
+    if (d->n_row + s->n_h > d->n_decode_rows) TRY(run_rows(d));
+    for (int k = 0; k < s->n_h; k++) {
+        const int32_t id = token_at(r, ids, s->h_at + k + 1);
+        if (id < 0) continue;
+        s->at[s->n_true] = s->h_at + k + 1;
+        give(d, s->h + (size_t)k * (size_t)d->n_embd);
+        add_row(d, s, k + 1 < s->n_h ? (struct infer_row){0} : wanted(r, 0), id, s->n_true++);
+    }
+    ask(d, r);
     s->n_h = 0;
-    TRY(feed(d, r, s, s->h, s->h_at, n, &last, out));
-    *ready = true;
     return INFER_OK;
 }
 
 /* ---- guesses ---- */
 
-/* Guess i, of output 0 of a step. */
-static int32_t guess_of(struct infer_request *r, const struct infer_output *out, int i) {
-    if (out->top[0]) return sample_guess(r->sampler, out->top[0], i, &r->guess[i]);
-    r->guess[i].n = 1;
-    return out->token[0];
+int drafter_can(const struct infer_request *r, int most) {
+    const struct drafter *d = r->sched->drafter;
+    if (!d) return 0;
+    const int room = d->n_ctx - r->figures.n_held;
+    return d->n_embd || most < room ? most : room;
 }
 
-/* A guess is fed back, with what the layers made of the row that guessed: row so many of the step before. */
-static enum infer_status feed_back(struct drafter *d, struct infer_request *r, int seq, int32_t id,
-                                   int before, struct infer_output *out) {
-    struct infer_row row = wanted(r, false);
-    const float *h;
-    row.id = id, row.pos = infer_seq_length(d->engine, seq), row.seq = seq, row.decode = true;
-    if (!d->n_embd) return infer_step(d->engine, &row, 1, out);
-    TRY(infer_hidden(d->engine, true, before, 1, &h));
-    return infer_step_hidden(d->engine, &row, h, 1, out);
-}
-
-enum infer_status drafter_guess(struct infer_request *r, int most, int *n) {
-    struct drafter *d = r->sched->drafter;
-    const int held = r->figures.n_held;
+/* The first round: what each sequence lacks. */
+static enum infer_status begin(struct drafter *d, struct infer_request *r, bool *can) {
     struct draft_seq *s;
-    struct infer_output out;
-    bool ready = true;
-    if (!d->n_embd && most > d->n_ctx - held) most = d->n_ctx - held;
-    if (most < 1) return INFER_OK;
+    *can = true;
     TRY(open_seq(d, r, &s));
-    int before = d->n_embd ? s->n_h - 1 : 0;
-    enum infer_status st = d->n_embd ? feed_waiting(d, r, s, &out, &ready) : catch_up(d, r, s->seq, &out);
-    while (!st && ready) {
-        int32_t id = guess_of(r, &out, *n);
-        if (id < 0 || id >= r->sched->n_vocab) break; /* of tokens that only fill its vocabulary */
-        r->draft[(*n)++] = id;
-        if (*n == most || infer_is_stop(r->sched->model, id)) break;
-        st = feed_back(d, r, s->seq, id, before, &out);
-        before = 0;
+    s->n_made = 0;
+    TRY(d->n_embd ? can_feed(d, r, s, can) : catch_up(d, r, s));
+    return INFER_OK;
+}
+
+static bool guesses(const struct infer_request *r) {
+    return r->n_draft > 0 && r->p.drafter == INFER_DRAFT_MODEL;
+}
+
+static enum infer_status all_rounds(struct drafter *d, struct infer_request *first) {
+    bool more = false, can;
+    for (struct infer_request *r = first; r; r = r->next) { /* whose steps are not those of others */
+        if (!guesses(r)) continue;
+        TRY(begin(d, r, &can));
+        if (!can) r->n_draft = 0;
     }
-    return st == INFER_E_CANCEL ? INFER_OK : st ? err_prefix(st, "the model that drafts") : INFER_OK;
+    for (struct infer_request *r = first; r; r = r->next)
+        if (guesses(r))
+            TRY(d->n_embd ? add_waiting(d, r, &d->of[r->p.seq]) : add_text(d, r, &d->of[r->p.seq]));
+    do {
+        TRY(run_rows(d));
+        more = false;
+        for (struct infer_request *r = first; r; r = r->next) {
+            const struct draft_seq *s = guesses(r) ? &d->of[r->p.seq] : NULL;
+            if (!s || !goes_on(r, s)) continue;
+            if (d->n_embd) give(d, s->h);
+            add_row(d, s, wanted(r, s->n_made), r->draft[s->n_made - 1], infer_seq_length(d->engine, s->seq));
+            ask(d, r);
+            more = true;
+        }
+    } while (more);
+    return INFER_OK;
+}
+
+void drafter_guess(struct infer_sched *s) {
+    struct drafter *d = s->drafter;
+    d->n_row = d->n_out = 0;
+    enum infer_status st = all_rounds(d, s->first);
+    const bool only = st == INFER_E_CANCEL || st == INFER_E_FULL; /* no guesses now, nothing is wrong */
+    if (st && !only) err_prefix(st, "the model that drafts");
+    for (struct infer_request *r = s->first; r; r = r->next) {
+        if (!guesses(r)) continue;
+        sample_forget(r->sampler);
+        r->n_draft = st ? 0 : d->of[r->p.seq].n_made;
+        if (st && !only) request_fail(r, st);
+    }
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 #include "seam/draw.h"
+#include "base/host.h"
 
 /* ---- how it ends ---- */
 
@@ -48,6 +49,7 @@ static void drained(struct infer_request *r) {
         if (st && r->why != INFER_REQUEST_FAILED) fail(r, st);
     }
     if (!r->own_seq) return;
+    drafter_leaves(r);
     infer_seq_close(e, r->p.seq);
     r->p.seq = -1;
 }
@@ -66,22 +68,23 @@ void request_starves(struct infer_request *r) {
 
 /* ---- rows ---- */
 
-/* What the row has to give for a token, and how that is drawn; ahead: tokens in flight that come first. */
-static enum sample_by want_token(struct infer_request *r, struct infer_row *row, int ahead) {
+/* What the row has to give for a token, and how that is drawn, into draw; ahead: tokens in flight that come first. */
+static enum sample_by want_token(struct infer_request *r, struct infer_row *row, struct infer_draw *draw,
+                                 int ahead) {
     static const uint8_t want[] = {[SAMPLE_BY_DRAW] = INFER_WANT_TOKEN,
                                    [SAMPLE_BY_TOP] = INFER_WANT_TOP,
                                    [SAMPLE_BY_ROW] = INFER_WANT_LOGITS};
     row->want = INFER_WANT_TOKEN;
     if (infer_request_is_greedy(&r->p)) return SAMPLE_BY_DRAW;
-    enum sample_by by = sample_draw(r->sampler, ahead, &r->draw);
+    enum sample_by by = sample_draw(r->sampler, ahead, draw);
     row->want = want[by];
+    r->by_row = by == SAMPLE_BY_ROW || steer_constraint(r);
     if (by != SAMPLE_BY_ROW) {
-        if (steer_constraint(r)) r->draw.mask = constrain_mask(r->p.constraint);
-        row->draw = &r->draw;
+        if (steer_constraint(r)) draw->mask = constrain_mask(r->p.constraint);
+        row->draw = draw;
     }
     if (r->p.n_logprob >= 0) /* of the logits as they are */
-        row->want |=
-            by != SAMPLE_BY_ROW && !r->draw.n_edit && !r->draw.mask ? INFER_WANT_TOP : INFER_WANT_LOGITS;
+        row->want |= by != SAMPLE_BY_ROW && !draw->n_edit && !draw->mask ? INFER_WANT_TOP : INFER_WANT_LOGITS;
     return by;
 }
 
@@ -106,12 +109,13 @@ static int prompt_rows(struct infer_request *r, struct infer_row *rows, int from
         rows[i] = (struct infer_row){.id = r->feed[from + i],
                                      .pos = from + i,
                                      .seq = r->p.seq,
+                                     .type = r->p.n_first && from + i >= r->p.n_first,
                                      .want = scored ? INFER_WANT_LOGITS : INFER_WANT_NONE};
     }
     if (n && n == left && r->p.make)
         rows[n - 1].want = r->p.make == INFER_MAKE_LOGITS ? INFER_WANT_LOGITS : INFER_WANT_NONE;
     else if (n && n == left && !r->chosen)
-        *by = want_token(r, &rows[n - 1], 0);
+        *by = want_token(r, &rows[n - 1], &r->draw[0], 0);
     return n;
 }
 
@@ -134,22 +138,33 @@ int request_queued(const struct infer_request *r, int *tokens) {
     return n;
 }
 
-/* The token that was chosen, known or still on the device (ahead), and the guesses behind it. Those are checked by rows of logits unless
- * the answer is greedy: what is drawn from the second row on depends on the tokens in front. */
+/* The row of guess i, or of the token in front of them (0), as if those before it were right; how it is drawn. Where a grammar decides, or
+ * there is no memory for edits, that is by its logits. */
+static enum sample_by want_guessed(struct infer_request *r, struct infer_row *row, int i, int n) {
+    struct infer_draw *draw = &r->draw[i];
+    enum sample_by by = SAMPLE_BY_ROW;
+    if (n == 1 || !steer_constraint(r)) by = want_token(r, row, draw, i);
+    if (n > 1 && row->draw && draw->n_edit) {
+        const size_t all = (INFER_REQUEST_DRAFT + 1) * (size_t)INFER_EDITS_MAX;
+        if (!r->edit && mem_new(&r->edit, all * sizeof *r->edit, "edits of a draw")) {
+            by = SAMPLE_BY_ROW;
+        } else {
+            struct infer_edit *edit = r->edit + (size_t)i * INFER_EDITS_MAX;
+            memcpy(edit, draw->edit, (size_t)draw->n_edit * sizeof *edit);
+            draw->edit = edit;
+        }
+    }
+    if (by == SAMPLE_BY_ROW) row->want = INFER_WANT_LOGITS, row->draw = NULL;
+    return by;
+}
+
+/* The token that was chosen, known or still on the device (ahead), and the guesses behind it, as many as there is room for. */
 static int decode_rows(struct infer_request *r, struct infer_row *rows, const struct request_room *room,
                        enum sample_by *by) {
-    int ahead; /* tokens */
-    const bool greedy = infer_request_is_greedy(&r->p);
-    const int pos = r->figures.n_held + request_queued(r, &ahead),
-              most = greedy || room->decode < room->logits ? room->decode : room->logits;
-    int n = 0;
+    int ahead, n = 1, logits = 0; /* tokens; rows */
+    const int pos = r->figures.n_held + request_queued(r, &ahead);
     if (room->decode < 1) return 0;
-    if (most > 1 && !ahead && !r->p.avoid) {
-        enum infer_status st = request_guess(r, most - 1, &n);
-        if (st) fail(r, st);
-        if (st) return 0;
-    }
-    n++;
+    if (!ahead) n += r->n_draft < room->decode ? r->n_draft : room->decode - 1;
     for (int i = 0; i < n; i++) {
         rows[i] = (struct infer_row){.id = ahead ? INFER_LAST
                                            : i   ? r->draft[i - 1]
@@ -157,13 +172,17 @@ static int decode_rows(struct infer_request *r, struct infer_row *rows, const st
                                      .pos = pos + i,
                                      .seq = r->p.seq,
                                      .decode = true};
-        if (greedy || n == 1) {
-            *by = want_token(r, &rows[i], ahead);
-        } else {
-            *by = SAMPLE_BY_ROW;
-            rows[i].want = INFER_WANT_LOGITS;
-        }
+        const enum sample_by own =
+            ahead ? want_token(r, &rows[i], &r->draw[0], ahead) : want_guessed(r, &rows[i], i, n);
+        logits += (rows[i].want & INFER_WANT_LOGITS) != 0;
+        if (i && (own != *by || logits > room->logits))
+            n = i;
+        else
+            *by = own;
+        if (i + 1 < n) sample_suppose(r->sampler, r->draft[i]);
     }
+    sample_forget(r->sampler);
+    r->n_draft = n - 1;
     return n;
 }
 
@@ -262,7 +281,7 @@ bool request_follows(const struct infer_request *r) {
     const struct infer_sched *s = r->sched;
     int tokens;
     const int at = r->figures.n_held + request_queued(r, &tokens);
-    if (r->why || r->n_part != 1 || !s->ahead || r->p.drafter || atomic_load(&r->cancelled)) return false;
+    if (r->why || r->n_part != 1 || !s->ahead || draft_waits(r) || atomic_load(&r->cancelled)) return false;
     if (!tokens) return at < r->n_feed + r->n_again; /* within what is known */
     if (steer_waits(r)) return false;
     bool known = infer_request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
@@ -310,7 +329,9 @@ static enum infer_status add_token(struct infer_request *r, int32_t token) {
     TRY(show_new(r));
     TRY(steer_told(r));
     f->cycle = loop_push(&r->loop, token);
-    if (f->cycle && r->p.loop_stop)
+    if (steer_loops(r, f->cycle))
+        f->cycle = 0;
+    else if (f->cycle && r->p.loop_stop)
         finish(r, INFER_REQUEST_LOOP);
     else if (f->n_answer == r->p.n_predict)
         finish(r, INFER_REQUEST_LIMIT);
@@ -332,9 +353,9 @@ static enum infer_status add_logprob(struct infer_request *r, const struct infer
     return logprobs_add(&r->logprobs, &top, r->last, logits[r->last]);
 }
 
-/* Chooses r->last from output i of a part; guess: what was guessed in its place, -1: nothing. */
+/* Chooses r->last from output i of a part. */
 static enum infer_status choose(struct infer_request *r, const struct request_part *part,
-                                const struct infer_output *out, int i, int guess) {
+                                const struct infer_output *out, int i) {
     const float *logits = out->logits[part->first + i];
     switch (part->by) {
     case SAMPLE_BY_DRAW:
@@ -346,8 +367,7 @@ static enum infer_status choose(struct infer_request *r, const struct request_pa
         break;
     case SAMPLE_BY_ROW:
         if (steer_constraint(r)) logits = constrain_logits(r->p.constraint, logits);
-        r->last = guess < 0 ? sample_token(r->sampler, logits)
-                            : sample_guessed(r->sampler, logits, r->draft[guess], &r->guess[guess]);
+        r->last = sample_token(r->sampler, logits);
         break;
     }
     TRY(steer_chosen(r));
@@ -387,10 +407,9 @@ static enum infer_status take_prompt(struct infer_request *r, const struct reque
     enum infer_status st = r->p.make    ? embed_saw(r, part, out, f->n_held - part->n_row)
                            : r->p.score ? add_scores(r, part, out, f->n_held - part->n_row)
                                         : INFER_OK;
-    if (!st && chooses) st = choose(r, part, out, part->n_out - 1, -1);
-    if (!st && r->p.drafter == INFER_DRAFT_MODEL)
-        st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
-    *(answered ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
+    if (!st && chooses) st = choose(r, part, out, part->n_out - 1);
+    if (!st && draft_reads(r)) st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
+    *(answered ? &f->answer_seconds : &f->prompt_seconds) += host_seconds() - begin;
     if (r->p.on_prompt && !r->chosen)
         r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
     if (r->decodes) {
@@ -404,29 +423,32 @@ static enum infer_status take_prompt(struct infer_request *r, const struct reque
     return add_token(r, r->last);
 }
 
-/* A token was fed, with guesses perhaps: those that are what the model says count. */
+/* A token was fed, with guesses perhaps: those that are what the model says count. Each is told before the next one is chosen, which may
+ * hang on that; a row that was drawn without the grammar that holds from there on does not count either. */
 static enum infer_status take_decode(struct infer_request *r, const struct request_part *part,
                                      const struct infer_output *out, double begin) {
     struct infer_request_figures *f = &r->figures;
-    int32_t made[INFER_REQUEST_DRAFT + 1];
+    const bool awake = r->awake;
+    const int guessed = part->n_row - 1;
+    bool right;
     int n = 0;
     do {
         f->n_held++;
-        TRY(choose(r, part, out, n, n + 1 < part->n_row ? n : -1));
-        made[n++] = r->last;
-    } while (n < part->n_row && r->last == r->draft[n - 1] && !ends_turn(r, r->last));
-    if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
-    if (r->p.drafter == INFER_DRAFT_MODEL) TRY(drafter_saw(r, part, true, f->n_held - n, n));
-    const double seconds = request_seconds() - begin;
-    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]), seconds);
+        TRY(choose(r, part, out, n++));
+        right = n <= guessed && r->last == r->draft[n - 1];
+        TRY(add_token(r, r->last));
+    } while (right && !r->why && (awake == r->awake || part->by == SAMPLE_BY_ROW) &&
+             !atomic_load(&r->cancelled));
+    if (n <= guessed) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
+    if (!r->why && draft_reads(r)) TRY(drafter_saw(r, part, true, f->n_held - n, n));
+    const double seconds = host_seconds() - begin;
+    request_guessed(r, guessed, n - 1 + right, seconds);
     f->n_decoded += n;
     f->n_step++;
     f->answer_seconds += seconds;
     const struct infer_sched *s = r->sched;
     if (s->n_decoding < s->repack_from || s->n_decoding >= s->repack_to)
         f->n_even += n, f->n_even_step++, f->even_seconds += seconds;
-    for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
-        TRY(add_token(r, made[i]));
     return INFER_OK;
 }
 

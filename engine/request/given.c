@@ -1,6 +1,5 @@
 /* Rows of a prompt that are no tokens. Each takes a place in the sequence; the positions that turn rows part from the places where a picture
  * takes fewer of them than it has rows (Qwen2-VL: arXiv 2409.12191, section 2.1). */
-#include <string.h>
 #include "request/request_impl.h"
 
 static enum infer_status check_token(const struct infer_sched *s, int i, int32_t id) {
@@ -57,7 +56,8 @@ void given_ids(struct infer_request *r) {
         for (int i = 0; i < g->n; i++) r->feed[g->at + i] = infer_embed_id(r->sched->engine, row_of(r, g, i));
         if (g->both_ways) mix_ids(r->feed + g->at, g->n);
     }
-    if (r->p.n_rows && r->p.drafter == INFER_DRAFT_MODEL) r->p.drafter = INFER_DRAFT_NONE;
+    const struct drafter *d = r->sched->drafter;
+    if (r->p.n_rows && r->p.drafter == INFER_DRAFT_MODEL && d && !d->n_embd) r->p.drafter = INFER_DRAFT_NONE;
 }
 
 /* Row at place pos: its embedding, and into axis its positions; false: those are pos. */
@@ -98,12 +98,14 @@ static const struct infer_prompt_rows *whole_at(const struct infer_request *r, i
 }
 
 int given_part(const struct infer_request *r, int from, int n) {
+    if (r->sched->encoder) return n < r->n_feed ? 0 : n; /* a text is whole */
     const struct infer_prompt_rows *g = n ? whole_at(r, from + n - 1) : NULL;
     if (!g || from + n == g->at + g->n) return n;
     return g->at > from ? g->at - from : 0;
 }
 
 int given_least(const struct infer_request *r, int from) {
+    if (r->sched->encoder) return r->n_feed;
     const struct infer_prompt_rows *g = whole_at(r, from);
     return g ? g->at + g->n - from : 1;
 }

@@ -1,6 +1,5 @@
 #include "request/logprobs.h"
 #include <math.h>
-#include <string.h>
 #include "base/mem.h"
 
 void logprobs_start(struct infer_logprobs *p, int n_top) {

@@ -8,20 +8,24 @@ void loop_start(struct loop *l) {
 
 int loop_push(struct loop *l, int32_t id) {
     const int32_t *old = l->recent + l->at;
-    int longest = 0;
+    l->longest = 0;
     for (int i = 0; i < LOOP_CYCLE; i++) {
         l->same[i] = old[i] == id ? l->same[i] + 1 : 0;
-        longest = l->same[i] > longest ? l->same[i] : longest;
+        l->longest = l->same[i] > l->longest ? l->same[i] : l->longest;
     }
     if (l->at == LOOP_CYCLE) {
         memcpy(l->recent, l->recent + LOOP_CYCLE, LOOP_CYCLE * sizeof *l->recent);
         l->at = 0;
     }
     l->recent[LOOP_CYCLE + l->at++] = id;
-    if (longest < LOOP_TOKENS / LOOP_TIMES * (LOOP_TIMES - 1)) return 0; /* as nearly always */
+    return loop_cycle(l, LOOP_TOKENS);
+}
+
+int loop_cycle(const struct loop *l, int tokens) {
+    if (l->longest < tokens / LOOP_TIMES * (LOOP_TIMES - 1)) return 0; /* as nearly always */
     for (int p = 1; p <= LOOP_CYCLE; p++) {
         int n = l->same[LOOP_CYCLE - p] + p;
-        if (n >= LOOP_TOKENS && n >= LOOP_TIMES * p) return p;
+        if (n >= tokens && n >= LOOP_TIMES * p) return p;
     }
     return 0;
 }

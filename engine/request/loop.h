@@ -7,15 +7,22 @@
 #pragma once
 #include <stdint.h>
 
-enum { LOOP_CYCLE = 256, LOOP_TOKENS = 256, LOOP_TIMES = 4 };
+enum {
+    LOOP_CYCLE = 256,
+    LOOP_TOKENS = 256,
+    LOOP_TIMES = 4,
+    LOOP_THOUGHT = 128 /* LOOP_TOKENS of a thought */
+};
 
 struct loop {
     int32_t recent[2 * LOOP_CYCLE]; /* the last LOOP_CYCLE tokens, from at on, oldest first */
     int32_t same[LOOP_CYCLE]; /* same[i]: how many tokens in a row equal the one LOOP_CYCLE - i before them */
-    int at;
+    int at, longest;          /* of same */
 };
 
 /* Begins an answer. */
 void loop_start(struct loop *l);
 /* Adds a token, which is >= 0; the length of the shortest cycle that is a loop now, 0: none. LOOP_CYCLE comparisons, under 100 ns. */
 int loop_push(struct loop *l, int32_t id);
+/* The same with so many tokens in place of LOOP_TOKENS, of those that were added. */
+int loop_cycle(const struct loop *l, int tokens);

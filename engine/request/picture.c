@@ -36,6 +36,14 @@ struct infer_vision {
     pthread_mutex_t compute; /* the tower's */
     struct seen *newest;
     size_t held, most; /* bytes that the list holds, at most */
+    struct shared {
+        void (*news)(void *user); /* NULL: pictures are computed where they are wanted */
+        void *user;
+        float *rows; /* of the picture that waits to be computed; NULL: none */
+        enum infer_status status;
+        char message[512];
+        pthread_cond_t end;
+    } shared;
 };
 
 struct picture_source {
@@ -106,6 +114,38 @@ static enum infer_status place_tower(struct tower_options *to, const char *devic
     return INFER_OK;
 }
 
+/* Without a place. */
+static struct tower_options tower_of(const struct infer_model *m, const struct infer_vision_options *o) {
+    struct infer_model_info info;
+    infer_model_info(m, &info);
+    return (struct tower_options){.n_embd = info.n_embd,
+                                  .n_deepstack = info.n_deepstack,
+                                  .cpu.threads = o->threads,
+                                  .max_tokens = o->max_tokens};
+}
+static struct infer_vision_info sizes_of(const struct tower_info *t) {
+    return (struct infer_vision_info){.projector = t->projector,
+                                      .max_tokens = t->max_tokens,
+                                      .weight_bytes = t->weight_bytes,
+                                      .memory_bytes = t->memory_bytes,
+                                      .device_bytes = t->device_bytes};
+}
+
+enum infer_status infer_vision_plan(const struct infer_model *m, const char *path,
+                                    const struct infer_vision_options *options, bool card,
+                                    struct infer_vision_info *out) {
+    const struct infer_vision_options none = {0};
+    struct tower_options to = tower_of(m, options ? options : &none);
+    struct tower_info info;
+    struct tower *t;
+    to.plan = card ? TOWER_PLAN_CARD : TOWER_PLAN_HOST;
+    TRY(tower_open(&t, path, &to));
+    tower_info(t, &info);
+    *out = sizes_of(&info);
+    tower_close(t);
+    return INFER_OK;
+}
+
 enum infer_status infer_vision_open(struct infer_vision **out, const struct infer_model *m, const char *path,
                                     const struct infer_vision_options *options) {
     const struct infer_vision_options none = {0}, *o = options ? options : &none;
@@ -113,10 +153,7 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
     struct infer_vision *v;
     *out = NULL;
     infer_model_info(m, &info);
-    struct tower_options to = {.n_embd = info.n_embd,
-                               .n_deepstack = info.n_deepstack,
-                               .cpu.threads = o->threads,
-                               .max_tokens = o->max_tokens};
+    struct tower_options to = tower_of(m, o);
     if (o->device) TRY(place_tower(&to, o->device));
     TRY(mem_new(&v, sizeof *v, "pictures"));
     enum infer_status e = tower_open(&v->tower, path, &to);
@@ -134,6 +171,7 @@ enum infer_status infer_vision_open(struct infer_vision **out, const struct infe
     v->secret = prefix_secret();
     pthread_mutex_init(&v->lock, NULL);
     pthread_mutex_init(&v->compute, NULL);
+    pthread_cond_init(&v->shared.end, NULL);
     *out = v;
     return INFER_OK;
 }
@@ -154,18 +192,71 @@ void infer_vision_close(struct infer_vision *v) {
     tower_close(v->tower);
     pthread_mutex_destroy(&v->lock);
     pthread_mutex_destroy(&v->compute);
+    pthread_cond_destroy(&v->shared.end);
     mem_free(v);
 }
 
 void infer_vision_info(const struct infer_vision *v, struct infer_vision_info *out) {
-    *out = (struct infer_vision_info){.projector = v->info.projector,
-                                      .path = v->info.path,
-                                      .max_tokens = v->info.max_tokens,
-                                      .memory_bytes = v->info.memory_bytes,
-                                      .weight_bytes = v->info.weight_bytes};
+    *out = sizes_of(&v->info);
+    out->path = v->info.path;
 }
 
 void infer_vision_cancel(struct infer_vision *v) { tower_cancel(v->tower); }
+
+/* ---- by another thread, between its steps ---- */
+
+/* Under v->lock: the picture that waits has its rows, or will have none. */
+static void work_ends(struct infer_vision *v, enum infer_status st, const char *message) {
+    struct shared *w = &v->shared;
+    w->rows = NULL;
+    w->status = st;
+    snprintf(w->message, sizeof w->message, "%s", message);
+    pthread_cond_broadcast(&w->end);
+}
+
+void infer_vision_share(struct infer_vision *v, void (*news)(void *user), void *user) {
+    pthread_mutex_lock(&v->lock);
+    v->shared.news = news;
+    v->shared.user = user;
+    if (!news && v->shared.rows) work_ends(v, INFER_E_CANCEL, "cancelled");
+    pthread_mutex_unlock(&v->lock);
+}
+
+bool infer_vision_work(struct infer_vision *v, double seconds) {
+    bool done;
+    pthread_mutex_lock(&v->lock);
+    float *rows = v->shared.rows;
+    pthread_mutex_unlock(&v->lock);
+    if (!rows) return false;
+    const enum infer_status st = tower_step(v->tower, seconds, rows, &done);
+    if (!st && !done) return true;
+    pthread_mutex_lock(&v->lock);
+    work_ends(v, st, st ? err_message() : "");
+    pthread_mutex_unlock(&v->lock);
+    return false;
+}
+
+/* A picture that was begun. */
+static enum infer_status finish(struct infer_vision *v, float *rows) {
+    struct shared *w = &v->shared;
+    bool done = false;
+    pthread_mutex_lock(&v->lock);
+    void (*news)(void *) = w->news;
+    void *user = w->user;
+    if (news) w->rows = rows;
+    pthread_mutex_unlock(&v->lock);
+    if (!news) {
+        while (!done) TRY(tower_step(v->tower, 3600, rows, &done));
+        return INFER_OK;
+    }
+    news(user);
+    pthread_mutex_lock(&v->lock);
+    while (w->rows) pthread_cond_wait(&w->end, &v->lock);
+    const enum infer_status st = w->status;
+    if (st) err_set(st, "%s", w->message);
+    pthread_mutex_unlock(&v->lock);
+    return st;
+}
 
 /* ---- a picture ---- */
 
@@ -350,7 +441,8 @@ static enum infer_status compute(struct picture_source *s, const struct image *i
     TRY(new_seen(v, s->fit.n_token, &made));
     made->file = file;
     made->pixels = pixels;
-    const enum infer_status e = tower_encode(v->tower, image, &s->fit, made->rows);
+    enum infer_status e = tower_begin(v->tower, image, &s->fit);
+    if (!e) e = finish(v, made->rows);
     pthread_mutex_lock(&v->lock);
     if (e) {
         made->refs = 1;

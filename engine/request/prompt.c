@@ -1,10 +1,12 @@
 #include "infer_request.h"
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
+#include "request/answer.h"
 #include "request/picture.h"
 
 void infer_prompt_free(struct infer_prompt *p) {
@@ -149,4 +151,26 @@ enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer
     chat_text_free(&text);
     if (st) infer_prompt_free(p);
     return st;
+}
+
+/* One token; -1: more, or none. */
+static int32_t only_id(const struct infer_model *m, const char *text) {
+    int32_t id;
+    size_t n;
+    if (infer_tokenize(m, text, NULL, strlen(text), INFER_TOK_SPECIAL, &id, 1, &n) || n != 1) return -1;
+    return id;
+}
+
+int infer_prompt_think_end(const struct infer_model *m, const struct infer_prompt *p, int32_t *ids,
+                           int most) {
+    const char *closing = infer_prompt_closing(p->text, p->n_text);
+    char text[64];
+    size_t n;
+    for (int i = 0; !closing && answer_closing(i); i++) /* the one that the vocabulary has */
+        if (only_id(m, answer_closing(i)) >= 0) closing = answer_closing(i);
+    if (!closing) return 0;
+    snprintf(text, sizeof text, "\n%s\n\n", closing);
+    const enum infer_status st =
+        infer_tokenize(m, text, NULL, strlen(text), INFER_TOK_SPECIAL, ids, (size_t)most, &n);
+    return st || n > (size_t)most ? 0 : (int)n;
 }

@@ -29,6 +29,8 @@ static enum infer_status check(const struct infer_sched *s, const struct infer_r
         return err_set(INFER_E_FULL, "the prompt has %d tokens, all pages together hold %d (.kv_tokens)",
                        p->n_id, s->n_page * SCHED_PAGE);
     TRY(given_check(s, p));
+    if (s->encoder && (!p->make || p->make == INFER_MAKE_LOGITS || p->n_rows))
+        return err_set(INFER_E_INPUT, "the model is an encoder: it makes vectors of texts and writes none");
     if (p->make == INFER_MAKE_LOGITS && p->n_make_id < 1)
         return err_set(INFER_E_INPUT, "logits of no token are asked for");
     for (int i = 0; p->make == INFER_MAKE_LOGITS && i < p->n_make_id; i++)
@@ -103,6 +105,22 @@ enum infer_status infer_request_new(struct infer_request **out, struct infer_sch
     return st;
 }
 
+enum infer_status infer_request_chat(struct infer_request **out, struct infer_sched *s,
+                                     const struct infer_request_params *p, struct json_t *messages) {
+    struct infer_request_params whole = *p;
+    struct infer_model_info info;
+    struct infer_prompt prompt;
+    *out = NULL;
+    infer_model_info(s->model, &info);
+    const struct infer_prompt_template own = {.text = info.chat_template, .n = info.chat_template_len};
+    if (!own.text) return err_set(INFER_E_UNSUPPORTED, "the model's file has no chat template");
+    TRY(infer_prompt_render(&prompt, s->model, &own, messages, true));
+    infer_request_prompt(&whole, &prompt, true);
+    enum infer_status st = infer_request_new(out, s, &whole);
+    infer_prompt_free(&prompt);
+    return st;
+}
+
 void infer_request_free(struct infer_request *r) {
     if (!r) return;
     if (!r->why) r->why = INFER_REQUEST_CANCELLED; /* what comes is dropped */
@@ -110,8 +128,12 @@ void infer_request_free(struct infer_request *r) {
     struct infer_request **at = &r->sched->first;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    if (r->own_seq && r->p.seq >= 0) infer_seq_close(r->sched->engine, r->p.seq);
+    if (r->own_seq && r->p.seq >= 0) {
+        drafter_leaves(r);
+        infer_seq_close(r->sched->engine, r->p.seq);
+    }
     mem_free(r->again);
+    mem_free(r->edit);
     mem_free(r->sum);
     mem_free(r->made);
     sample_close(r->sampler);

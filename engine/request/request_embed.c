@@ -1,5 +1,4 @@
 /* Requests that want numbers instead of an answer: hidden rows of the prompt, or logits behind it. */
-#include <string.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
 
@@ -7,19 +6,14 @@ bool embed_of_rows(const struct infer_request *r) { return r->p.make && r->p.mak
 
 /* Of what is taken over from others nothing is known: rows that count have to be computed. */
 int embed_shares(const struct infer_request *r) {
+    if (r->sched->encoder) return 1;
     return r->p.make == INFER_MAKE_FIRST || r->p.make == INFER_MAKE_MEAN ? 1 : r->n_feed;
-}
-
-static int n_embd(const struct infer_request *r) {
-    struct infer_model_info info;
-    infer_model_info(r->sched->model, &info);
-    return info.n_embd;
 }
 
 /* Rows first .. first + n - 1 of the prompt that the step of a part computed, at `from`. */
 static enum infer_status add_rows(struct infer_request *r, const struct request_part *part, int from,
                                   int first, int n) {
-    const size_t width = (size_t)n_embd(r);
+    const size_t width = (size_t)r->sched->n_embd;
     const float *h;
     if (n < 1) return INFER_OK;
     if (!r->sum) TRY(mem_new(&r->sum, width * sizeof *r->sum, "hidden rows"));
@@ -28,6 +22,14 @@ static enum infer_status add_rows(struct infer_request *r, const struct request_
         for (size_t i = 0; i < width; i++) r->sum[i] += (double)h[(size_t)t * width + i];
     r->n_sum += n;
     return INFER_OK;
+}
+
+enum infer_request_make infer_model_makes(const struct infer_model_info *m) {
+    static const enum infer_request_make makes[] = {INFER_MAKE_LAST, INFER_MAKE_MEAN, INFER_MAKE_FIRST,
+                                                    INFER_MAKE_LAST,
+                                                    INFER_MAKE_FIRST}; /* by GGUF's numbers */
+    return m->pooling >= 0 && m->pooling < (int)(sizeof makes / sizeof *makes) ? makes[m->pooling]
+                                                                               : INFER_MAKE_LAST;
 }
 
 static enum infer_status logits(struct infer_request *r, const float *row) {
@@ -46,10 +48,12 @@ enum infer_status embed_saw(struct infer_request *r, const struct request_part *
               stop = r->p.make == INFER_MAKE_FIRST ? 1 : r->n_feed, first = begin > from ? begin : from;
     TRY(add_rows(r, part, from, first, (stop < end ? stop : end) - first));
     if (end <= last) return INFER_OK;
-    const int n = n_embd(r);
-    TRY(mem_new(&r->made, (size_t)n * sizeof *r->made, "hidden rows"));
-    for (int i = 0; i < n; i++) r->made[i] = (float)(r->sum[i] / r->n_sum);
-    r->n_made = n;
+    struct infer_model_info info;
+    infer_model_info(r->sched->model, &info);
+    TRY(mem_new(&r->made, (size_t)info.n_vector * sizeof *r->made, "hidden rows"));
+    for (int i = 0; i < info.n_embd; i++) r->sum[i] /= r->n_sum;
+    TRY(infer_vector(r->sched->model, r->sum, r->made));
+    r->n_made = info.n_vector;
     return INFER_OK;
 }
 

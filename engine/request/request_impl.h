@@ -23,11 +23,25 @@ struct request_part {
     enum sample_by by;
 };
 
-/* How many tokens are worth guessing: by how many were right, not by clocks, so that one seed gives one answer. */
+/* How long steps with so many rows that decode take, seconds; what was not seen lately lies between, or beyond, what was. */
+enum { TIMES_ROWS = 256 };
+struct step_times {
+    float seconds[TIMES_ROWS + 1]; /* 0: never seen; */
+    unsigned seen[TIMES_ROWS + 1]; /* in which step, of n_step, last, */
+    bool twice[TIMES_ROWS + 1];    /* and more than once */
+    unsigned n_step;
+    bool fixed; /* nothing more is learned: tests */
+};
+
+/* How many tokens are worth guessing for a request. */
+enum { DRAFT_SURE = 3 };
 struct draft_pace {
-    int most;   /* guesses of the next step */
-    int rest;   /* steps without any */
-    float rate; /* share of the right ones lately */
+    float rate[DRAFT_SURE];      /* share of right guesses lately, by how sure they seem: */
+    int sure;                    /* by how much of the text the next ones go on as before */
+    int offer, planned;          /* of the next step: guesses that can be had, and as far as it is planned */
+    int at[INFER_REQUEST_DRAFT]; /* with so many rows in all */
+    int idle, pause;             /* steps without guesses so far; after how many they are tried again */
+    bool on;                     /* there is something to guess: its next row waits for that */
 };
 
 /* A sequence of the engine that guesses, for one of the engine that answers. */
@@ -39,6 +53,7 @@ struct draft_seq {
     int32_t *at; /* at[n_ctx] */
     float *h;    /* of INFER_REQUEST_DRAFT + 1 at most */
     int n_h, h_at;
+    int n_made; /* guesses for the step that is put together */
 };
 struct drafter {
     struct infer_engine *engine;
@@ -47,6 +62,13 @@ struct drafter {
     bool same_ids;          /* it has as many logits as the one that answers */
     struct draft_seq *of;   /* of[n_slot] */
     struct infer_row *rows; /* rows[n_batch + n_decode_rows] */
+    /* Of the step that is put together: its rows, hidden rows in[n_decode_rows][n_embd] of them, and whose guesses it makes, by its
+     * outputs, in which rows. */
+    int n_row, n_out;
+    float *in;
+    struct infer_request **who;
+    int *at;
+    struct step_times times;
 };
 
 struct infer_request {
@@ -59,14 +81,18 @@ struct infer_request {
     struct loop loop;
     /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
     int32_t *feed;
-    int n_feed, n_begin;    /* feed[0 .. n_begin) was there */
-    bool decodes;           /* all of it is computed */
-    struct infer_draw draw; /* of the row that is being queued */
+    int n_feed, n_begin; /* feed[0 .. n_begin) was there */
+    bool decodes;        /* all of it is computed */
+    /* of the rows that are being queued; with guesses their edits, edit[][INFER_EDITS_MAX]; NULL: they have none */
+    struct infer_draw draw[INFER_REQUEST_DRAFT + 1];
+    struct infer_edit *edit;
+    bool by_row; /* its tokens are chosen from rows of logits */
     /* again[n_again]: rows of the answer behind those of feed, which are computed once more */
     int32_t *again;
     int n_again;
     bool chosen;       /* last stands, and what is computed once more chooses nothing */
     bool waits;        /* for a slot and pages: not begun, or put aside */
+    bool loads;        /* it begins with what infer_seq_kept brings, and has no rows before */
     bool own_seq;      /* p.seq is opened when it begins, and closed when it ends; -1 while it waits */
     bool skip, passed; /* of sched_admit: not now; since another one computes the same prompt */
     bool taken;        /* of a step that is being put together: it has rows in it */
@@ -83,15 +109,20 @@ struct infer_request {
     bool endless;                     /* nothing may end it yet */
     char tail[INFER_AVOID_BYTES];     /* tail[n_tail]: the end of the answer, with p.avoid */
     size_t n_tail;
-    int32_t *shut;         /* ids that p.avoid forbids now */
-    int n_thought, n_told; /* tokens of thinking; of think_end that were told */
-    bool telling, awake;   /* think_end is being told; the constraint holds */
-    double *sum;           /* of hidden rows, sum[n_embd] */
-    int n_sum;             /* positions in it */
-    float *made;           /* made[n_made] */
+    int32_t *shut;        /* ids that p.avoid forbids now */
+    int n_told;           /* tokens of think_end that were told */
+    bool telling, awake;  /* think_end is being told; the constraint holds */
+    bool thinks, closed;  /* the last token was one of thinking; think_end was told, */
+    bool left;            /* and behind it something that is none */
+    double thought_from;  /* host_seconds */
+    int32_t mark, opener; /* of think_end's tokens the one that ends thinking, and what begins it; -1: none */
+    float weight;         /* of mark now */
+    double *sum;          /* of hidden rows, sum[n_embd] */
+    int n_sum;            /* positions in it */
+    float *made;          /* made[n_made] */
     int n_made;
-    int32_t draft[INFER_REQUEST_DRAFT];             /* guessed behind last, in flight */
-    struct sample_guess guess[INFER_REQUEST_DRAFT]; /* what they were drawn from */
+    int32_t draft[INFER_REQUEST_DRAFT]; /* draft[n_draft]: guessed behind last, in flight */
+    int n_draft;
     struct draft_pace pace;
     struct request_part part[SCHED_FLIGHTS]; /* part[n_part], oldest first */
     int n_part;
@@ -113,11 +144,16 @@ struct step_pace {
 struct infer_sched {
     struct infer_engine *engine;
     const struct infer_model *model;
-    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot, n_embd;
+    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot, n_embd, n_adapter;
     /* the device works while the host does other things, so a step is queued before the one in front is read */
     bool ahead;
-    int grid, state_step;        /* of models with states: where parts of prompts end, 0: anywhere */
-    struct drafter *drafter;     /* NULL: none */
+    int grid, state_step;      /* of models with states: where parts of prompts end, 0: anywhere */
+    struct drafter *drafter;   /* NULL: none */
+    struct step_times times;   /* of steps without rows of prompts */
+    float rate[3][DRAFT_SURE]; /* of all requests, by enum infer_request_drafter; 0: not known */
+    bool encoder;              /* a prompt is one step, and nothing comes behind it */
+    bool drafts_pay;           /* more rows could, now */
+    bool prompts_next; /* steps have rows that decode or of prompts, in turns: the next one of prompts */
     struct infer_request *first; /* in the order they came */
     uint64_t n_come, turn;       /* requests so far; the first one that had no room in a step */
     int n_page;                  /* of the engine */
@@ -128,6 +164,9 @@ struct infer_sched {
         double begin;
     } flight[SCHED_FLIGHTS];
     double last_end;           /* when a step was read */
+    bool rests;                /* no step is queued behind one in flight */
+    bool keeps;                /* the engine has files of pages; */
+    double may_keep;           /* seconds that infer_keep may take */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
     int32_t (*axis)[3];        /* of rows that have such */
     struct sample_room *room;  /* of all samplers: a vocabulary each would be megabytes to clear */
@@ -157,14 +196,26 @@ bool request_follows(const struct infer_request *r);
 /* The oldest part's step has ended with st and, where that is INFER_OK, out; begin: when it was asked for, seconds. */
 void request_take(struct infer_request *r, enum infer_status st, const struct infer_output *out,
                   double begin);
-/* Guesses what follows r->last: at most `most` tokens into r->draft; *n: how many. errors: those of the engine that guesses */
-enum infer_status request_guess(struct infer_request *r, int most, int *n);
+/* draft.c: guesses for the next step, which has n requests that decode and room for so many rows more; first: it is not behind another
+ * one, else nobody guesses. Those who draft find r->draft[n_draft]. */
+void draft_plan(struct infer_sched *s, int n, int room, bool first);
+/* Whether r's next row has to wait until it is known what the one in flight gives, since guesses come behind that. */
+bool draft_waits(const struct infer_request *r);
+/* Whether what steps make of r's tokens is of use to who drafts. */
+bool draft_reads(const struct infer_request *r);
 /* How a step went: so many guesses, so many of them right. */
 void request_guessed(struct infer_request *r, int n, int right, double seconds);
+/* times.c: what a step with so many rows took; what one would take, 0: nothing is known. n at least 1 */
+void times_saw(struct step_times *t, int n, double seconds);
+double times_of(const struct step_times *t, int n);
+/* sched.c: r has a row that decodes in the step that is put together. */
+bool sched_decodes(const struct infer_request *r);
 /* admit.c: requests that wait begin, as far as there is room. */
 void sched_admit(struct infer_sched *s);
 /* The youngest request of the least priority gives its pages up and waits; false: no other one runs. None of its rows is in flight. */
 bool sched_put_aside(struct infer_sched *s);
+/* What those that load find in files: all of it, or beside others (busy) a part; true while one of them has more to come. */
+bool sched_load(struct infer_sched *s, bool busy);
 /* sched.c: the pages that those who decode need for their next tokens. */
 int decode_pages(const struct infer_sched *s);
 /* How long an answer was. */
@@ -185,8 +236,11 @@ struct infer_constraint *steer_constraint(const struct infer_request *r);
 enum infer_status steer_chosen(struct infer_request *r);
 /* A token was told to the reader. errors: that of a constraint which does not fit */
 enum infer_status steer_told(struct infer_request *r);
-/* The next token hangs on what is told of the one before. */
+/* The next token hangs on what is told of the one before, or (n) one of the next n could. */
 bool steer_waits(const struct infer_request *r);
+bool steer_near(const struct infer_request *r, int n);
+/* The answer goes in circles, cycle > 0, or (0) is looked at for a thought that does: true when that ends the thought. */
+bool steer_loops(struct infer_request *r, int cycle);
 /* request_embed.c: tokens of the prompt that sequences of others may give it; what a part of it has made, from position `from` on.
  * errors: INFER_E_MEMORY, those of infer_hidden */
 int embed_shares(const struct infer_request *r);
@@ -205,11 +259,12 @@ void given_fill(const struct infer_request *r, struct infer_row *rows, int n);
  * have. */
 int given_part(const struct infer_request *r, int from, int n);
 int given_least(const struct infer_request *r, int from);
-/* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
- * to know. */
-enum infer_status drafter_guess(struct infer_request *r, int most, int *n);
+/* drafter.c: guesses by an engine. Of at most so many tokens, how many can be had for r; the guesses of all requests that plan some, side by
+ * side; and what the step of a part made of n tokens from position pos on, which it may want to know. */
+int drafter_can(const struct infer_request *r, int most);
+void drafter_guess(struct infer_sched *s);
+/* r's sequence is about to be closed: so is that which guessed for it. */
+void drafter_leaves(struct infer_request *r);
 enum infer_status drafter_saw(struct infer_request *r, const struct request_part *part, bool decode, int pos,
                               int n);
 void drafter_close(struct drafter *d, int n_slot);
-/* seconds of a monotonic clock */
-double request_seconds(void);

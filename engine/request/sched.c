@@ -2,37 +2,38 @@
 #include <time.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
-
-double request_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/host.h"
 
 enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine *e,
                                    const struct infer_model *m) {
     struct infer_engine_info place;
     struct infer_model_info info;
+    struct infer_kept_info kept;
     struct infer_sched *s;
     *out = NULL;
     infer_engine_info(e, &place);
+    infer_kept_info(e, &kept);
     infer_model_info(m, &info);
     TRY(mem_new(&s, sizeof *s, "requests"));
     *s = (struct infer_sched){.engine = e,
                               .model = m,
                               .n_ctx = place.n_ctx,
+                              .n_adapter = place.n_adapter,
                               .n_batch = place.n_batch,
                               .n_decode_rows = place.n_decode_rows,
                               .n_logits = place.n_logits,
                               .n_slot = place.n_slot,
                               .n_vocab = info.n_vocab,
                               .n_embd = info.n_embd,
+                              .encoder = info.encoder,
                               .grid = place.grid,
                               .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
                               .ahead = place.async,
+                              .keeps = kept.folder != NULL,
                               .n_page = place.kv_tokens / SCHED_PAGE,
                               .repack_from = place.repack_from,
                               .repack_to = place.repack_to,
+                              .drafts_pay = true,
                               .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
@@ -48,7 +49,7 @@ enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine
 
 void infer_sched_close(struct infer_sched *s) {
     if (!s) return;
-    if (s->first) infer_bug("a request is left");
+    while (s->first) infer_request_free(s->first);
     drafter_close(s->drafter, s->n_slot);
     sample_room_close(s->room);
     mem_free(s->rows);
@@ -87,7 +88,7 @@ static int add(struct infer_sched *s, struct gather *g, struct infer_request *r,
 
 /* Whether r can have rows in a step that is put together now, which may be behind another one. */
 static bool can_join(const struct infer_request *r) {
-    return request_runs(r) && !r->taken && (!r->n_part || request_follows(r));
+    return request_runs(r) && !r->loads && !r->taken && (!r->n_part || request_follows(r));
 }
 /* Whether its next row is one that decodes. */
 static bool will_decode(const struct infer_request *r) {
@@ -95,16 +96,19 @@ static bool will_decode(const struct infer_request *r) {
     return r->decodes || (r->figures.n_held + request_queued(r, &tokens) >= r->n_feed && !r->chosen);
 }
 
+bool sched_decodes(const struct infer_request *r) { return can_join(r) && will_decode(r); }
+
 /* Each that decodes has its token's row, what is left is for guesses. Where there is no room for all, another one is the first next
  * time. */
 static void add_decoding(struct infer_sched *s, struct gather *g) {
     int waiting = 0, wanted = 0; /* those that have no row yet, and the pages for their rows */
     uint64_t left_out = 0;
     for (struct infer_request *r = s->first; r; r = r->next)
-        if (can_join(r) && will_decode(r)) waiting++, wanted += pages_more(r, 1, 0);
+        if (sched_decodes(r)) waiting++, wanted += pages_more(r, 1, 0);
+    draft_plan(s, waiting, g->left.decode - waiting, s->n_submit == s->n_wait);
     for (int turn = 0; turn < 2; turn++)
         for (struct infer_request *r = s->first; r; r = r->next) {
-            if ((r->order >= s->turn) == turn || !can_join(r) || !will_decode(r)) continue;
+            if ((r->order >= s->turn) == turn || !sched_decodes(r)) continue;
             const int own = pages_more(r, 1, 0);
             struct request_room room = g->left;
             waiting--, wanted -= own;
@@ -135,8 +139,8 @@ static int rows_left(const struct infer_request *r) {
 }
 
 /* The oldest prompt first; of the others those that are short go along with a quarter of the rows. */
-static void add_prompts(struct infer_sched *s, struct gather *g) {
-    const int all = pace_rows(s, g->n > 0);
+static void add_prompts(struct infer_sched *s, struct gather *g, bool decoding) {
+    const int all = pace_rows(s, decoding);
     struct infer_request *oldest = NULL;
     int few = all / 4, used = 0;
     for (struct infer_request *r = s->first; r; r = r->next) {
@@ -156,8 +160,28 @@ static void add_prompts(struct infer_sched *s, struct gather *g) {
 int decode_pages(const struct infer_sched *s) {
     int n = 0;
     for (const struct infer_request *r = s->first; r; r = r->next)
-        if (can_join(r) && will_decode(r)) n += pages_more(r, 1, 0);
+        if (sched_decodes(r)) n += pages_more(r, 1, 0);
     return n;
+}
+
+/* Layers that draft read what the model made of rows that decode, which rows of prompts in the same step would go over. */
+static bool keeps_apart(const struct infer_sched *s) {
+    bool reads = false, prompt = false;
+    for (const struct infer_request *r = s->first; r; r = r->next) {
+        reads |= sched_decodes(r) && draft_reads(r);
+        prompt |= can_join(r) && !will_decode(r);
+    }
+    return reads && prompt;
+}
+
+/* Rows of both kinds, or where they are kept apart of one, in turns. */
+static void add_rows(struct infer_sched *s, struct gather *g) {
+    const bool apart = keeps_apart(s);
+    if (!apart) s->prompts_next = false;
+    if (apart && s->prompts_next) g->pages -= decode_pages(s);
+    if (!apart || !s->prompts_next) add_decoding(s, g);
+    if (!apart || s->prompts_next) add_prompts(s, g, apart || g->n > 0);
+    if (apart && g->n) s->prompts_next = !s->prompts_next;
 }
 
 /* Whoever runs alone and finds no page ends. */
@@ -169,6 +193,31 @@ static void starve(struct infer_sched *s) {
         }
 }
 
+static bool some_load(const struct infer_sched *s) {
+    for (const struct infer_request *r = s->first; r; r = r->next)
+        if (request_runs(r) && r->loads) return true;
+    return false;
+}
+
+/* What requests that begin find in files, a part of it at a time. */
+static void load_some(struct infer_sched *s) {
+    bool busy = false;
+    for (const struct infer_request *r = s->first; r; r = r->next) busy |= request_runs(r) && !r->loads;
+    if (some_load(s)) sched_load(s, busy);
+}
+
+/* A hundredth of the time is for what is written into files. */
+static void keep_some(struct infer_sched *s, double seconds) {
+    static const double most = 0.05;
+    if (!s->keeps) return;
+    s->may_keep += seconds / 100;
+    if (s->may_keep > most) s->may_keep = most;
+    if (s->may_keep < 0 || s->n_submit != s->n_wait) return;
+    const double begin = host_seconds();
+    infer_keep(s->engine, s->may_keep);
+    s->may_keep -= host_seconds() - begin;
+}
+
 /* The rows that the requests want now; behind a step in flight only those of requests that can go on, and only where there are pages. */
 static int collect(struct infer_sched *s) {
     struct gather g;
@@ -177,14 +226,18 @@ static int collect(struct infer_sched *s) {
     for (bool admit = true;;) {
         for (struct infer_request *r = s->first; r; r = r->next) r->taken = false;
         if (admit) sched_admit(s);
+        if (admit && first) load_some(s);
         g = (struct gather){.left = {s->n_batch, s->n_decode_rows, s->n_logits}, .pages = pages_free(s)};
         bool some = false;
         for (const struct infer_request *r = s->first; r; r = r->next) some |= can_join(r);
         if (!some) return 0;
         if (decode_pages(s) <= g.pages) {
-            add_decoding(s, &g);
-            add_prompts(s, &g);
+            add_rows(s, &g);
             if (g.n) break;
+            if (s->prompts_next) {
+                s->prompts_next = false;
+                continue;
+            }
         }
         if (!first) return 0;
         some = false;
@@ -194,7 +247,7 @@ static int collect(struct infer_sched *s) {
     }
     s->flight[s->n_submit % SCHED_FLIGHTS].prompt = g.n_class[0];
     s->flight[s->n_submit % SCHED_FLIGHTS].decode = g.n_class[1];
-    s->flight[s->n_submit % SCHED_FLIGHTS].begin = request_seconds();
+    s->flight[s->n_submit % SCHED_FLIGHTS].begin = host_seconds();
     return g.n;
 }
 
@@ -212,11 +265,13 @@ static void take_back(struct infer_sched *s, unsigned step) {
 }
 
 /* True when most that are in the step in flight can be queued once more behind it, so that the device need not wait for the host. The
- * others have rows in every second step; whoever guesses does so when nothing is in flight. */
+ * others have rows in every second step; whoever guesses does so when nothing is in flight, which all wait for. */
 static bool most_follow(const struct infer_sched *s) {
     int n = 0, all = 0;
+    if (s->rests) return false;
     for (const struct infer_request *r = s->first; r; r = r->next) {
-        if (r->n_part && (r->p.drafter || embed_of_rows(r))) return false;
+        if (r->loads && request_runs(r)) return false; /* which is done when nothing is in flight */
+        if ((request_runs(r) && draft_waits(r)) || (r->n_part && embed_of_rows(r))) return false;
         all += r->n_part > 0;
         n += r->n_part > 0 && request_follows(r);
     }
@@ -228,22 +283,29 @@ static enum infer_status read_step(struct infer_sched *s, double begin) {
     const unsigned step = s->n_wait % SCHED_FLIGHTS;
     struct infer_output out = {0};
     enum infer_status st = infer_wait(s->engine, &out);
-    const double now = request_seconds(),
+    const double now = host_seconds(),
                  from = s->flight[step].begin > s->last_end ? s->flight[step].begin : s->last_end;
     if (!st) pace_saw(s, s->flight[step].prompt, s->flight[step].decode, now - from);
+    if (!st && !s->flight[step].prompt && (s->n_decoding < s->repack_from || s->n_decoding >= s->repack_to))
+        times_saw(&s->times, s->flight[step].decode, now - from);
     s->last_end = now;
     hand_out(s, s->n_wait++, st, &out, begin);
     s->n_decoding += s->flight[step].decode > 0;
     return st;
 }
 
+bool infer_sched_rests(struct infer_sched *s) {
+    s->rests = s->n_submit != s->n_wait || some_load(s);
+    return !s->rests;
+}
+
 bool infer_sched_step(struct infer_sched *s) {
-    const double begin = request_seconds();
+    const double begin = host_seconds();
     const struct infer_output none = {0};
     enum infer_status st;
     int n;
     if (s->n_submit == s->n_wait) {
-        if (!(n = collect(s))) return false;
+        if (!(n = collect(s))) return some_load(s);
         st = infer_submit(s->engine, s->rows, n);
         if (st == INFER_E_FULL) { /* layers with a window have fewer pages than were counted */
             take_back(s, s->n_submit);
@@ -267,6 +329,7 @@ bool infer_sched_step(struct infer_sched *s) {
         infer_wait(s->engine, &out);
         hand_out(s, s->n_wait++, INFER_E_CANCEL, &none, begin);
     }
+    keep_some(s, host_seconds() - begin);
     return true;
 }
 

@@ -113,6 +113,7 @@ enum op_kind {
     OP_REMOTE,
     OP_REDUCE,
     OP_GATHER,
+    OP_LOWRANK,
     OP_KIND_COUNT
 };
 
@@ -194,7 +195,9 @@ struct op_kv_put {
  * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]; V[p][g] of a store with v_in_k: the first head_dim_v of K[p][g]. All rows'
  * kv_put come before (the list's order).
  * store -1: K and V are the rows of k and v, k [t][n_kv_head][head_dim_k], v [t][n_kv_head][head_dim_v], and p goes over all rows of the
- * step that have the row's slot, without a mask (an image's encoder); then no window and no temperature.
+ * step that have the row's slot (both: over all rows), without a mask (encoders); no temperature. Without both, and with the rows of a slot
+ * one behind the other: window > 0: those at most window / 2 rows away; bias (and no softcap): a[p] += bias[h][n_bias + d], d = t - p, at
+ * least -n_bias and at most n_bias.
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -208,6 +211,10 @@ struct op_attend {
     bool both;    /* a row with step.until sees up to that position: p <= max(pos[t], until[t]) */
     struct view k, v;
     int n_kv_head; /* of k and v */
+    /* store -1, with both: the first so many rows of the step ask, and see the rows behind them; out of these is not written. 0: all ask. */
+    int ask;
+    const float *bias; /* bias[n_head][2 n_bias + 1], NULL: none */
+    int n_bias;
 };
 /* The first position that the row of position pos sees. */
 static inline int op_attend_first(const struct op_attend *o, int pos) {
@@ -337,10 +344,11 @@ struct op_ssm {
  *   groups: n_expert in n_group equal runs, whose score is the largest c or the sum of the two largest; only experts of the
  *   n_group_used best groups can be chosen (n_used of them there must be)
  *   the n_used experts of largest c, that one first; groups and experts: the lowest index on ties, a NaN is -infinity
- *   w = s of the chosen, ROUTE_CHOSEN: softmax of l over them;  norm: w /= sum w + eps, or w /= max(sum w, eps)
+ *   w = s of the chosen, ROUTE_CHOSEN: softmax of l over them, ROUTE_NEAR (no bias, no groups): for each, m its l, 1 / sum of exp(l' - m)
+ *   over itself and those not chosen before it whose (m - l') / max(|l'|, m) is not above eps;  norm: w /= sum w + eps, or w /= max(sum w, eps)
  *   w *= scale * expert_scale[e] (NULL: 1)
  * choice is float32 (struct buf). source: Shazeer et al. 2017; DeepSeek-AI 2024 (groups, bias). */
-enum route_act { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN };
+enum route_act { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN, ROUTE_NEAR };
 enum route_norm { ROUTE_NORM_NONE, ROUTE_NORM_ADD, ROUTE_NORM_CLAMP };
 enum { ROUTE_EXPERTS_MAX = 1024, ROUTE_USED_MAX = 64, ROUTE_GROUPS_MAX = 64 };
 struct router {
@@ -424,6 +432,30 @@ struct op_gather {
     const int *col; /* col[n_rank + 1] */
 };
 
+/* lowrank, behind a product of x: of each part in turn, s the scale of its adapter in the row's sequence (step.adapter); nothing where s is 0:
+ *   out[t][col + i] += s * sum_j B[i][j] * (sum_k A[j][k] * x[t][k]),  i < n, j < r;  a NULL: out[t][col + i] += s * sum_j B[i][j]
+ * of experts (choice is there), as they are in `experts`: of each j < n_used with its matrix e, into its columns
+ * col * n_used + j * n + i of out, by x[t] or (by_choice) x[t][j]; weighted: times the choice's weight. Parts of one element are added in
+ * their order. A row's bits depend on it alone. source: Hu et al. 2021 (arXiv 2106.09685) */
+enum { LOWRANK_MAX = 1024 }; /* r, at most */
+struct lowrank_part {
+    int adapter;        /* index of its scale */
+    int col, n;         /* columns of out; of experts those of a member, col: of the members before */
+    int k, r, n_stack;  /* n_stack: experts; 1: plain */
+    int at;             /* sum of r of the parts before */
+    const float *a, *b; /* a[n_stack][r][k]; B by columns: b[n_stack][r][n] */
+};
+struct lowrank {
+    const struct lowrank_part *part; /* part[n_part] */
+    int n_part, r;                   /* r: of all parts */
+};
+struct op_lowrank {
+    struct view x, choice, out;
+    const struct lowrank *w;
+    int n_used;
+    bool by_choice, weighted;
+};
+
 struct op {
     enum op_kind kind;
     int layer;        /* -1 outside of the layers */
@@ -453,6 +485,7 @@ struct op {
         struct op_remote remote;
         struct op_reduce reduce;
         struct op_gather gather;
+        struct op_lowrank lowrank;
     };
 };
 
@@ -492,8 +525,13 @@ struct step {
     /* until[n_row]: the last position that a row of a picture sees where operations say both, of rows of the same step; NULL: no row
      * sees what follows it */
     const int32_t *until;
-    const int32_t *adapter; /* adapter[n_row]: whose weights are added, 0: none; NULL: none has one */
+    /* adapter[slot]: the scales of the adapters in that sequence, as parts of `lowrank` count them; NULL: all 0; adapter NULL: of all slots */
+    const float *const *adapter;
 };
+/* The scale of an adapter in the sequence of a slot. */
+static inline float step_adapter(const struct step *s, int slot, int adapter) {
+    return s->adapter && s->adapter[slot] ? s->adapter[slot][adapter] : 0;
+}
 
 struct step_result {
     const int32_t *token; /* token[n_out], -1 where none was wanted */
@@ -505,6 +543,7 @@ struct step_result {
 
 struct tap;
 struct comm;
+struct infer_profile;
 /* Who computes the operations `remote` of a list: rows of one layer, x[n_row][d], choice[n_row][2 * n_used], out[n_row][d], on the host.
  * errors: INFER_E_CANCEL, INFER_E_NAN */
 struct remote {
@@ -549,10 +588,12 @@ struct backend_config {
 #include "infer_options.def"
     /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
     size_t copy_bytes;
-    const struct remote *remote; /* NULL: no list has such an operation */
-    int n_logits;                /* outputs of a step that may want logits */
-    int n_input;                 /* rows of a step that may have step.input */
-    const struct tap *tap;       /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
+    const struct remote *remote;   /* NULL: no list has such an operation */
+    int n_logits;                  /* outputs of a step that may want logits */
+    bool any_logits;               /* ref, cpu: infinities and NaN are no candidates; else the step fails */
+    int n_input;                   /* rows of a step that may have step.input */
+    const struct tap *tap;         /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
+    struct infer_profile *profile; /* ref, cpu: seam/profile.h; NULL: nobody asks */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
 };
@@ -597,6 +638,10 @@ struct backend_type {
     enum infer_status (*upload)(struct backend *b);
     enum infer_status (*compile)(struct backend *b, enum row_class cls);
     enum infer_status (*run)(struct backend *b, enum row_class cls, const struct step *s);
+    /* As run, of a backend that computes in run, but comes back some `seconds` later though more is left to compute, with *done false: the
+     * next call goes on with the same step. *done true: a step begins, and has ended. The same bits as by run. NULL: has none. */
+    enum infer_status (*run_some)(struct backend *b, enum row_class cls, const struct step *s, double seconds,
+                                  bool *done);
     enum infer_status (*wait)(struct backend *b, struct step_result *out);
     /* Another backend's `remote`: see struct remote. After compile, by one thread at a time, not beside run. NULL: has none. */
     enum infer_status (*run_layer)(struct backend *b, enum row_class cls, int layer, int n_row,

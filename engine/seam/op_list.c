@@ -1,6 +1,7 @@
 #include "seam/op_list.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* What a kind reads and writes, as places of views, weights and numbers of stores in struct op; 0: none. */
 #define AT(field) (unsigned char)offsetof(struct op, field)
@@ -62,6 +63,9 @@ static const struct op_places {
                    .write = AT(remote.out)},
     [OP_REDUCE] = {.span = OP_SPAN_BUFFER, .read = {AT(reduce.x)}, .write = AT(reduce.x)},
     [OP_GATHER] = {.span = OP_SPAN_BUFFER, .read = {AT(gather.x)}, .write = AT(gather.out)},
+    [OP_LOWRANK] = {.span = OP_SPAN_BUFFER,
+                    .read = {AT(lowrank.x), AT(lowrank.choice), AT(lowrank.out)},
+                    .write = AT(lowrank.out)},
 };
 _Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
 _Static_assert(sizeof(struct op) < 256, "places are bytes");
@@ -130,6 +134,7 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_REMOTE:
     case OP_REDUCE:
     case OP_GATHER:
+    case OP_LOWRANK:
     case OP_KIND_COUNT:
         return;
     }
@@ -139,12 +144,34 @@ static void constants(struct op_use *u, const struct op *op) {
 /* The columns of a view that the operation reads: of choices ids, weights, or both. */
 static struct view read_of(const struct op *op, int i, struct view v) {
     if (op->kind == OP_EXPERTS && i == 1 && !op->experts.weighted) v.width = op->experts.n_used;
+    if (op->kind == OP_LOWRANK && i == 1 && !op->lowrank.weighted) v.width = op->lowrank.n_used;
     if (op->kind == OP_MIX && i == 1) v = view_columns(v, op->mix.n_used, op->mix.n_used);
     return v;
 }
 static bool is_read(const struct op *op, int i, struct view v) {
     if (op->kind == OP_ATTEND && i && op->attend.store >= 0) return false;
     return v.buf >= 0 && !(op->kind == OP_MIX && i == 1 && op->mix.plain);
+}
+
+const char *op_kind_name(enum op_kind kind) {
+    static const char *const kinds[] = {
+        [OP_EMBED] = "embed",     [OP_NORM] = "norm",     [OP_MATMUL] = "matmul",     [OP_ROPE] = "rope",
+        [OP_KV_PUT] = "kv_put",   [OP_ATTEND] = "attend", [OP_GLU] = "glu",           [OP_ADD] = "add",
+        [OP_ROWS] = "rows",       [OP_MERGE] = "merge",   [OP_INPUT] = "input",       [OP_SELECT] = "select",
+        [OP_CONV] = "conv",       [OP_DELTA] = "delta",   [OP_SSM] = "ssm",           [OP_ROUTE] = "route",
+        [OP_EXPERTS] = "experts", [OP_MIX] = "mix",       [OP_POSITION] = "position", [OP_HEADS] = "heads",
+        [OP_COLUMNS] = "columns", [OP_REMOTE] = "remote", [OP_REDUCE] = "reduce",     [OP_GATHER] = "gather",
+        [OP_LOWRANK] = "lowrank"};
+    return kinds[kind];
+}
+
+enum infer_status op_not_finite(const struct op *op, int pos, int element) {
+    char layer[32] = "";
+    if (op->layer >= 0) snprintf(layer, sizeof layer, " of layer %d", op->layer);
+    if (element < 0)
+        return err_set(INFER_E_NAN, "%s%s: a value of position %d is not finite", op->name, layer, pos);
+    return err_set(INFER_E_NAN, "%s%s: element %d of position %d is not finite", op->name, layer, element,
+                   pos);
 }
 
 struct op_use op_uses(const struct op *op) {
@@ -278,35 +305,4 @@ bool config_uses_state(const struct backend_config *c, int store) {
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
             if (op_uses(&c->list[cls]->op[i]).state == store) return true;
     return false;
-}
-
-enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
-            const struct op *op = &c->list[cls]->op[i];
-            if (kinds >> op->kind & 1)
-                return err_set(INFER_E_UNSUPPORTED,
-                               "%s: no kernel for %s of layer %d; the device 'ref' has one", backend,
-                               op->name, op->layer);
-        }
-    return INFER_OK;
-}
-
-enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
-            const struct op *op = &c->list[cls]->op[i];
-            if (op->kind == OP_EXPERTS && op->experts.n_all)
-                return err_set(INFER_E_UNSUPPORTED,
-                               "%s: no kernel for some experts of layer %d, the others being another rank's; "
-                               "without .ep, or on the device 'cpu'",
-                               backend, op->layer);
-        }
-    return INFER_OK;
-}
-
-enum infer_status step_lacks(const struct step *s, const char *backend) {
-    if (!s->adapter && !s->until) return INFER_OK;
-    return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,
-                   s->adapter ? "adapters" : "rows of a picture that see each other");
 }

@@ -36,11 +36,19 @@ struct op_use {
     int state;                        /* state store, read and written; -1: none */
 };
 struct op_use op_uses(const struct op *op);
+const char *op_kind_name(enum op_kind kind); /* "matmul" */
 
 /* The rows that op works on, as a buffer has them; and how many these are in a step. */
 enum buf_rows op_rows_kind(const struct op_list *l, const struct op *op);
 static inline int op_rows_count(const struct op_list *l, const struct op *op, int n_row, int n_out) {
     return op_rows_kind(l, op) == BUF_ROWS_OUT ? n_out : n_row;
+}
+/* INFER_E_NAN, with the place; element -1: somewhere in the row, or (norms) in what it reads. */
+enum infer_status op_not_finite(const struct op *op, int pos, int element);
+/* The position of row t of those that op works on. */
+static inline int op_row_pos(const struct op_list *l, const struct op *op, const struct step *s, int t) {
+    const int row = op_rows_kind(l, op) == BUF_ROWS_OUT && s->out_row ? s->out_row[t] : t;
+    return s->pos ? s->pos[row] : row;
 }
 
 /* ---- views and buffers ---------------------------------------------------------------------------------- */
@@ -99,13 +107,6 @@ bool config_uses_group(const struct backend_config *c, int id);
 int config_table_group(const struct backend_config *c, const struct weight *table);
 bool config_uses_store(const struct backend_config *c, int store);
 bool config_uses_state(const struct backend_config *c, int store);
-/* What a backend says in sizes. INFER_E_UNSUPPORTED, naming both: an operation of the lists is of these kinds, 1 << OP_.. of each. */
-enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds);
-/* The same of experts of which the stacks have some. */
-enum infer_status config_lacks_shares(const struct backend_config *c, const char *backend);
-
-/* errors: INFER_E_UNSUPPORTED: a step with adapters, or with rows that see what follows them, of which this backend takes none */
-enum infer_status step_lacks(const struct step *s, const char *backend);
 
 #ifdef __cplusplus
 }

@@ -69,6 +69,19 @@ static void limit_groups(const struct router *r, struct scores *s) {
         if (!kept[e / size]) s->key[e] = 0;
 }
 
+/* The weight of expert e, the best of those that are left. source: Liu et al. 2023 (arXiv 2310.00811) */
+static float near_weight(const struct router *r, const struct scores *s, int e) {
+    const float m = s->s[e];
+    float sum = 1;
+    for (int i = 0; i < r->n_expert; i++) {
+        const float l = s->s[i], size = l < 0 ? ROUTER_MUL(l, -1.f) : l,
+                    apart = ROUTER_DIV(ROUTER_ADD(m, ROUTER_MUL(l, -1.f)), size > m ? size : m);
+        if (i == e || !s->key[i] || l != l || apart > r->eps) continue;
+        sum = ROUTER_ADD(sum, router_exp(ROUTER_ADD(l, ROUTER_MUL(m, -1.f))));
+    }
+    return ROUTER_DIV(1.f, sum);
+}
+
 void router_row(const struct router *r, const float *logits, float *choice) {
     struct scores s;
     float *w = choice + r->n_used, sum = 0, top = -INFINITY;
@@ -78,7 +91,7 @@ void router_row(const struct router *r, const float *logits, float *choice) {
         int e = first(s.key, r->n_expert);
         s.key[e] = 0;
         choice[j] = (float)e;
-        w[j] = s.s[e];
+        w[j] = r->act == ROUTE_NEAR ? near_weight(r, &s, e) : s.s[e];
         if (w[j] > top) top = w[j];
     }
     if (r->act == ROUTE_CHOSEN) {

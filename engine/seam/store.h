@@ -14,7 +14,9 @@ enum {
     KV_TILE = 128,
     KV_GROUPS = 8 /* of a model, at most */
 };
-enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
+/* From KV_F8 on: rows are turned and coded as kv_low.h says. */
+enum kv_type { KV_F32, KV_F16, KV_Q8_0, KV_F8, KV_Q5_0, KV_Q4_0, KV_TYPES };
+static inline bool kv_turned(enum kv_type type) { return type >= KV_F8; }
 
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
  * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids.
@@ -39,7 +41,28 @@ struct state_store {
 /* bytes of one row of head_dim keys or values */
 static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
     size_t n = (size_t)head_dim;
-    return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : (n + 31) / 32 * QUANT_Q8_0_BYTES;
+    switch (type) {
+    case KV_F32:
+        return n * 4;
+    case KV_F16:
+        return n * 2;
+    case KV_F8:
+        return n ? n + 2 : 0;
+    case KV_Q5_0:
+        return (n + 31) / 32 * QUANT_Q5_0_BYTES;
+    case KV_Q4_0:
+        return (n + 31) / 32 * QUANT_Q4_0_BYTES;
+    default:
+        return (n + 31) / 32 * QUANT_Q8_0_BYTES;
+    }
+}
+/* numbers of a key or of a value that are turned together: 64, or the largest power of two that divides the row, and the values inside of it */
+static inline int kv_turn_of(const struct kv_store *s, bool value) {
+    const int n = s->v_in_k ? s->head_dim_k | s->head_dim_v
+                  : value   ? s->head_dim_v
+                            : s->head_dim_k,
+              low = n & -n;
+    return low < 64 ? low : 64;
 }
 /* numbers of one row of V, apart from K */
 static inline int kv_v_dim(const struct kv_store *s) { return s->v_in_k ? 0 : s->head_dim_v; }

@@ -1,4 +1,5 @@
 #include "seam/tap.h"
+#include "seam/op_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,33 @@ static const struct weight_group *group_of(const struct op *op) {
                                     : NULL;
 }
 
+static struct infer_watched watched(const struct op_list *l, const struct op *op, struct view v) {
+    return (struct infer_watched){.name = op->name,
+                                  .kind = op_kind_name(op->kind),
+                                  .layer = op->layer,
+                                  .decode = l->cls == ROW_DECODE,
+                                  .width = v.width};
+}
+
+void tap_wrote(const struct tap *tap, const struct op_list *l, const struct op *op, const struct step *s,
+               tap_read *read, void *from) {
+    const struct op_use u = op_uses(op);
+    for (int t = 0; u.n_write && t < op_rows_count(l, op, s->n_row, s->n_out); t++) {
+        struct infer_watched w = watched(l, op, u.write[0]);
+        w.pos = op_row_pos(l, op, s, t);
+        w.x = read(from, u.write[0], t);
+        tap->wrote(tap->wrote_user, &w);
+    }
+}
+
 void tap_list(const struct tap *tap, const struct op_list *l) {
     for (int i = 0; i < l->n_op; i++) {
-        const struct weight_group *g = group_of(&l->op[i]);
+        const struct op_use u = op_uses(&l->op[i]);
+        if (tap->wrote && u.n_write) {
+            const struct infer_watched w = watched(l, &l->op[i], u.write[0]);
+            tap->wrote(tap->wrote_user, &w);
+        }
+        const struct weight_group *g = tap->row ? group_of(&l->op[i]) : NULL;
         for (int m = 0; g && m < g->n_member; m++)
             tap->row(tap->user, g->member[m].name, g->member[m].n_stack, 0, NULL, g->member[m].k);
     }

@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <string.h>
 #include <setjmp.h>
 #include <jpeglib.h>
 #include <jerror.h>

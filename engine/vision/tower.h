@@ -14,7 +14,10 @@
 
 struct tower;
 
+/* Whether a tower is opened to be used, or to know what it would take of a host or a card: nothing is taken, nothing is seen. */
+enum tower_plan { TOWER_USED, TOWER_PLAN_HOST, TOWER_PLAN_CARD };
 struct tower_options {
+    enum tower_plan plan;
     const struct backend_type *backend; /* NULL: the CPU's */
     struct cpu_options cpu;
     struct cuda_options cuda;
@@ -42,6 +45,7 @@ struct tower_info {
     size_t weight_bytes; /* of the file, read in the map */
     /* Taken by tower_open: weights that were changed, activations of the largest picture. */
     size_t memory_bytes;
+    size_t device_bytes; /* of these, on a card */
 };
 
 /* Opens mmproj file or folder and takes all memory.
@@ -56,10 +60,11 @@ enum infer_status tower_probe(const char *path, char projector[64], bool *there)
 struct tower_fit {
     int width, height;         /* of the picture, 1 .. */
     int mid_width, mid_height; /* to which it is resized before; 0: at once */
-    int to_width, to_height;   /* resized to; with tiles: all of them together */
-    int tiles_x, tiles_y;      /* pieces of it; 0: the picture is one */
-    bool overview;             /* beside tiles the whole, small */
-    int grid_x, grid_y;        /* rows of a piece: columns and lines of them */
+    bool padded; /* behind that black pixels are added on the right and below, it is not resized again */
+    int to_width, to_height;     /* resized to; with tiles: all of them together */
+    int tiles_x, tiles_y;        /* pieces of it; 0: the picture is one */
+    int over_width, over_height; /* beside tiles the whole, small; 0: not */
+    int grid_x, grid_y;          /* rows of a tile, else of the picture: columns and lines of them */
     int n_piece; /* that are encoded, one after the other: tiles line by line, and the overview */
     int n_token; /* rows of all */
     int n_part;  /* tower_part */
@@ -80,10 +85,11 @@ void tower_positions(const struct tower *t, const struct tower_fit *f, int part,
                      int *next);
 
 /* Rows of a picture, resized as the family's processor does: rows[n_token][n_embd * (1 + n_deepstack)].
- * tower_begin takes the picture (which may go then), tower_step computes some milliseconds' worth of it, tower_encode all.
+ * tower_begin takes the picture (which may go then), tower_step goes on with it for about so many seconds where the backend can pause, else
+ * with a whole piece of it (tower_fit.n_piece); tower_encode computes all. The same bits for any cut.
  * errors: INFER_E_CANCEL, INFER_E_MEMORY, INFER_E_NAN, INFER_E_DEVICE */
 enum infer_status tower_begin(struct tower *t, const struct image *image, const struct tower_fit *f);
-enum infer_status tower_step(struct tower *t, float *rows, bool *done);
+enum infer_status tower_step(struct tower *t, double seconds, float *rows, bool *done);
 enum infer_status tower_encode(struct tower *t, const struct image *image, const struct tower_fit *f,
                                float *rows);
 void tower_cancel(struct tower *t); /* async-signal-safe */

@@ -183,6 +183,14 @@ static enum infer_status layer_norms(struct binder *b, struct tower_layer *l, in
     return INFER_OK;
 }
 
+/* Old files have the names of up and down the other way round. source: llama.cpp's clip */
+static bool ffn_swapped(const struct binder *b, const char *down) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", down);
+    const struct tensor *x = tensorfile_find(b->t->file, full);
+    return x && b->t->n_ff != b->t->n_embd && x->shape[3] == b->t->n_embd && x->shape[2] == b->t->n_ff;
+}
+
 static enum infer_status bind_layer(struct binder *b, struct tower_layer *l, int il) {
     const struct tower *t = b->t;
     const int n = t->n_head * t->head_dim;
@@ -190,6 +198,7 @@ static enum infer_status bind_layer(struct binder *b, struct tower_layer *l, int
 #define NAME(to, part) snprintf(to, sizeof to, "v.blk.%d." part, il)
     NAME(q, "attn_q"), NAME(k, "attn_k"), NAME(v, "attn_v"), NAME(qkv, "attn_qkv"), NAME(out, "attn_out");
     NAME(gate, "ffn_gate"), NAME(up, "ffn_up"), NAME(down, "ffn_down");
+    if (ffn_swapped(b, down)) NAME(down, "ffn_up"), NAME(up, "ffn_down");
 #undef NAME
     TRY(layer_norms(b, l, il));
     if (has(b, qkv))
@@ -239,23 +248,44 @@ static enum infer_status bind_patches(struct binder *b) {
         snprintf(name, sizeof name, "v.patch_norm.%d", i + 1);
         TRY(norm(b, name, i ? t->n_embd : t->patch_embd.w.k, true, &t->patch_norm[i]));
     }
+    TRY(norm(b, "v.norm_embd", t->n_embd, false, &t->embd_norm));
     TRY(norm(b, "v.pre_ln", t->n_embd, false, &t->pre_ln));
     return norm(b, "v.post_ln", t->n_embd, false, &t->post_ln);
+}
+
+/* A row that blocks see beside the patches, with its place, the table's first or last. */
+static enum infer_status bind_class(struct binder *b) {
+    struct tower *t = b->t;
+    const float *own;
+    int n = t->n_embd;
+    if (!t->family->class_row) return INFER_OK;
+    TRY(vector(b, "v.class_embd", &n, true, &own));
+    float *sum = arena_alloc(&t->arena, (size_t)n * sizeof *sum);
+    if (!sum) return no_memory(t, "v.class_embd");
+    const float *place = t->table + (t->family->class_last ? (size_t)n * (size_t)(t->n_table - 1) : 0);
+    for (int i = 0; i < n; i++) sum[i] = own[i] + place[i];
+    t->class_embd = sum;
+    if (!t->family->class_last) t->table += n;
+    t->n_table--;
+    return INFER_OK;
 }
 
 static enum infer_status bind_table(struct binder *b) {
     struct tower *t = b->t;
     const char *name = "v.position_embd.weight";
-    const int planes = t->family->table == TABLE_TWO ? 2 : 1;
+    const bool none = t->family->table_may && !tensorfile_find(t->file, name);
     int n = 0;
-    if (t->family->table == TABLE_NONE) return INFER_OK;
+    t->places = none ? TABLE_NONE : t->family->table;
+    const int planes = t->places == TABLE_TWO ? 2 : 1;
+    if (t->places == TABLE_NONE) return INFER_OK;
     TRY(vector(b, name, &n, true, &t->table));
     const struct tensor *x = tensorfile_find(t->file, name);
-    if (n % (t->n_embd * planes) || x->shape[3] != t->n_embd)
+    if (n < 1 || n % (t->n_embd * planes) || x->shape[3] != t->n_embd)
         return misshapen(b, x, n / t->n_embd, t->n_embd);
     t->n_table = n / t->n_embd / planes;
+    TRY(bind_class(b));
     const int side = (int)sqrt(t->n_table + 0.5);
-    if (planes == 1 && side * side != t->n_table)
+    if (planes == 1 && (side * side != t->n_table || !side))
         return err_set(INFER_E_INPUT, "%s: %s has %d rows, which is no square", t->file->path, name,
                        t->n_table);
     return INFER_OK;
@@ -313,6 +343,8 @@ static enum infer_status bind_projector(struct binder *b) {
         const struct tower_tensor *x = &f->tensor[i];
         const int cols = x->columns == COLUMNS_EMBD     ? t->n_embd
                          : x->columns == COLUMNS_MERGED ? t->n_embd * t->merge * t->merge
+                         : x->columns == COLUMNS_LIKE   ? t->more[i - 1].w.k
+                         : x->columns == COLUMNS_FOUR   ? 4 * t->n_embd
                                                         : t->more[i - 1].w.n;
         if (x->may && t->merge == 1) continue;
         if (x->transposed)
@@ -322,8 +354,78 @@ static enum infer_status bind_projector(struct binder *b) {
         TRY(number(b, &t->more[i]));
         if (!x->may) t->n_out = t->more[i].w.n;
     }
-    if (f->soft_norm) TRY(norm(b, f->soft_norm, t->n_embd, false, &t->soft_norm));
+    if (!f->soft_norm.name) return INFER_OK;
+    const int n = f->soft_norm.columns == COLUMNS_FOUR     ? 4 * t->n_embd
+                  : f->soft_norm.columns == COLUMNS_MERGED ? t->n_embd * t->merge * t->merge
+                  : f->soft_norm.columns == COLUMNS_BEFORE ? t->n_out
+                                                           : t->n_embd;
+    return norm(b, f->soft_norm.name, n, !f->soft_norm.may, &t->soft_norm);
+}
+
+/* y[n] = norm(x) */
+static void normed(const struct tower_norm *w, const float *x, float eps, float *y) {
+    double mean = 0, var = 0;
+    for (int i = 0; i < w->n; i++) mean += (double)x[i] / w->n;
+    for (int i = 0; i < w->n; i++) var += ((double)x[i] - mean) * ((double)x[i] - mean) / w->n;
+    for (int i = 0; i < w->n; i++)
+        y[i] = (float)(((double)x[i] - mean) / sqrt(var + (double)eps) * (double)w->w[i] +
+                       (w->bias ? (double)w->bias[i] : 0));
+}
+
+/* to[q][i] = bias[i] + the sum over k of w[i][k] from[q][k]; line: w->k floats. Side by side the queries, so that all of them read a number
+ * of w at once. */
+static void ask(const struct weight *w, int n, const float *from, float *line, float *sum, float *to) {
+    const struct quant_info *q = quant_info(w->type);
+    const size_t bytes = (size_t)w->k / q->elems * q->bytes;
+    for (int i = 0; i < w->n; i++) {
+        q->decode(line, (const char *)w->data + (size_t)i * bytes, (size_t)w->k);
+        for (int r = 0; r < n; r++) sum[r] = w->bias ? w->bias[i] : 0;
+        for (int k = 0; k < w->k; k++)
+            for (int r = 0; r < n; r++) sum[r] += line[k] * from[(size_t)k * (size_t)n + (size_t)r];
+        for (int r = 0; r < n; r++) to[(size_t)r * (size_t)w->n + (size_t)i] = sum[r];
+    }
+}
+
+/* Learned queries, the same for each picture: normalised and multiplied once. source: OpenBMB's resampler of MiniCPM-V 2.6 */
+static enum infer_status bind_asked(struct binder *b, int n, const float *query) {
+    struct tower *t = b->t;
+    struct tower_norm ln;
+    struct tower_linear q = {0};
+    const int wide = t->n_out;
+    float *to = arena_alloc(&t->arena, (size_t)n * (size_t)wide * sizeof *to), *work = NULL;
+    if (!to) return no_memory(t, "queries");
+    TRY(norm(b, "resampler.ln_q", wide, true, &ln));
+    TRY(member(b, "resampler.attn.q", wide, wide, true, &q));
+    t->query = to;
+    if (t->options.plan) return INFER_OK;
+    TRY(mem_new(&work, ((size_t)n * (size_t)wide + 2 * (size_t)wide + (size_t)n) * sizeof *work, "queries"));
+    float *side = work, *line = side + (size_t)n * (size_t)wide, *one = line + wide;
+    for (int r = 0; r < n; r++) {
+        normed(&ln, query + (size_t)r * (size_t)wide, 1e-6f, one);
+        for (int i = 0; i < wide; i++) side[(size_t)i * (size_t)n + (size_t)r] = one[i];
+    }
+    ask(&q.w.member[0], n, side, line, one + wide, to);
+    mem_free(work);
     return INFER_OK;
+}
+
+static enum infer_status bind_queries(struct binder *b) {
+    struct tower *t = b->t;
+    const int wide = t->n_out;
+    const float *query;
+    int n;
+    if (!t->n_query) return INFER_OK;
+    if (wide % TOWER_QUERY_HEAD)
+        return err_set(INFER_E_INPUT, "%s: queries of %d numbers, heads have %d", t->file->path, wide,
+                       TOWER_QUERY_HEAD);
+    for (int i = 0; i < 4; i++)
+        if (t->more[i].w.n != wide)
+            return err_set(INFER_E_INPUT, "%s: products of the resampler give %d numbers and %d",
+                           t->file->path, t->more[i].w.n, wide);
+    n = t->n_query * wide;
+    TRY(vector(b, "resampler.query", &n, true, &query));
+    TRY(norm(b, "resampler.ln_post", wide, true, &t->query_norm));
+    return bind_asked(b, t->n_query, query);
 }
 
 /* (x - bias) * scale, as scale and what is added behind it. */
@@ -363,10 +465,11 @@ static enum infer_status bind_turns(struct tower *t) {
         const double exponent =
             turn == TURN_NEIGHBOURS ? (4.0 * k + (i < quarter ? 0 : 2)) / t->head_dim : 2.0 * k / half;
         freq[i] = (float)pow((double)t->family->theta, -exponent);
-        axis[i] = i < quarter ? 2 : 3; /* line, column */
+        axis[i] = (i < quarter) == (turn == TURN_COLUMNS) ? 3 : 2; /* column, line */
     }
-    const enum rope_kind kind = turn == TURN_NEIGHBOURS && !t->neox ? ROPE_INTERLEAVED : ROPE_NEOX;
-    if (turn == TURN_PAIRS || turn == TURN_NEIGHBOURS)
+    const bool neighbours = turn == TURN_NEIGHBOURS ? !t->neox : turn == TURN_COLUMNS;
+    const enum rope_kind kind = neighbours ? ROPE_INTERLEAVED : ROPE_NEOX;
+    if (turn == TURN_PAIRS || turn == TURN_NEIGHBOURS || turn == TURN_COLUMNS)
         t->rope[0] =
             (struct rope){.kind = kind, .n_rot = t->head_dim, .mscale = 1, .inv_freq = freq, .axis = axis};
     if (turn == TURN_HALVES) { /* column first */
@@ -378,24 +481,60 @@ static enum infer_status bind_turns(struct tower *t) {
     return INFER_OK;
 }
 
-/* Another tower's, of sound, which nothing reads; what a table of embeddings has as text. */
-static bool is_others(const char *name) {
+/* Another tower's, of sound, which nothing reads; what a table of embeddings has as text; what makes fewer rows, where there are as many. */
+static bool is_others(const struct tower *t, const char *name) {
     return strncmp(name, "a.", 2) == 0 || strncmp(name, "mm.a.", 5) == 0 ||
-           strcmp(name, "v.token_embd.img_break") == 0;
+           strcmp(name, "v.token_embd.img_break") == 0 ||
+           (t->n_query && strcmp(name, "resampler.pos_embed_k") == 0) || /* sines and cosines */
+           (t->family->middle && t->middle_at < 0 && strncmp(name, "v.vit_merger.", 13) == 0);
+}
+
+/* Four patches to one: attention among them, then a feed-forward part of all four. */
+static enum infer_status bind_middle(struct binder *b) {
+    static const char *const qkv[] = {"v.vit_merger.attn_q", "v.vit_merger.attn_k", "v.vit_merger.attn_v"};
+    struct tower *t = b->t;
+    struct tower_layer *l = &t->middle;
+    const int n = t->n_head * t->head_dim;
+    if (t->middle_at < 0) return INFER_OK;
+    TRY(norm(b, "v.vit_merger.ln1", t->n_embd, true, &l->ln1));
+    TRY(norm(b, "v.vit_merger.ds_ln", 4 * t->n_embd, true, &l->ln2));
+    TRY(several(b, qkv, 3, n, t->n_embd, l->qkv, &l->n_qkv));
+    TRY(member(b, "v.vit_merger.attn_out", t->n_embd, n, true, &l->out));
+    TRY(number(b, &l->out));
+    TRY(member(b, "v.vit_merger.ds_ffn_up", 0, 4 * t->n_embd, true, &l->up[0]));
+    TRY(number(b, &l->up[0]));
+    TRY(member(b, "v.vit_merger.ds_ffn_down", t->n_embd, l->up[0].w.n, true, &l->down));
+    return number(b, &l->down);
+}
+
+/* Where the key has the width of the projector's feed-forward part, or 0, as the oldest files have it: what the first matrix has beside
+ * the width of a patch. */
+static enum infer_status read_width(struct binder *b) {
+    struct tower *t = b->t;
+    const struct tensor *x = tensorfile_find(t->file, "v.blk.0.ffn_up.weight");
+    if (!t->n_layer || (t->n_ff && !t->family->ff_told)) return INFER_OK;
+    if (!x) return missing(b, "v.blk.0.ffn_up.weight");
+    const int64_t n = x->shape[3] == t->n_embd ? x->shape[2] : x->shape[3];
+    if (n < 1 || n > 1 << 20) return misshapen(b, x, t->n_ff, t->n_embd);
+    t->n_ff = (int)n;
+    return INFER_OK;
 }
 
 static enum infer_status bind_all(struct binder *b) {
     struct tower *t = b->t;
     TRY(bind_patches(b));
     TRY(bind_table(b));
+    TRY(read_width(b));
     for (int il = 0; il < t->n_layer; il++) TRY(bind_layer(b, &t->layer[il], il));
+    TRY(bind_middle(b));
     TRY(bind_projector(b));
+    TRY(bind_queries(b));
     TRY(bind_deepstack(b));
     TRY(bind_standard(b));
     TRY(order_columns(t));
     TRY(bind_turns(t));
     for (size_t i = 0; i < t->file->n_tensor; i++)
-        if (!b->used[i] && !is_others(t->file->tensor[i].name))
+        if (!b->used[i] && !is_others(t, t->file->tensor[i].name))
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: tensor %s is not part of projector %s as this build knows it", t->file->path,
                            t->file->tensor[i].name, t->family->projector);

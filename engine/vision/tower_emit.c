@@ -59,6 +59,13 @@ struct view tower_merged(struct tower_emitter *e, const char *name, struct view 
     return out;
 }
 
+/* A norm of the tower's kind. */
+static void own_norm(struct tower_emitter *e, const char *name, struct view x, struct view out, int dim,
+                     float eps, const struct tower_norm *w) {
+    const struct tower_family *f = e->t->family;
+    tower_normed(e, name, f->norm_by_bias && !w->bias ? NORM_RMS : f->norm, x, out, dim, eps, w);
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------------------------- */
 
 /* Several members of one input side by side. */
@@ -88,8 +95,8 @@ static struct view attention(struct tower_emitter *e, const struct tower_layer *
                 k = view_columns(qkv, n, n), v = view_columns(qkv, 2 * n, n),
                 a = tower_buffer(e, "attend", n, BUF_ROWS_ALL);
     const float eps = t->eps, scale = t->family->attn_scale;
-    if (l->q_norm.w) tower_normed(e, "attn_q_norm", t->family->norm, q, q, l->q_norm.n, eps, &l->q_norm);
-    if (l->k_norm.w) tower_normed(e, "attn_k_norm", t->family->norm, k, k, l->k_norm.n, eps, &l->k_norm);
+    if (l->q_norm.w) own_norm(e, "attn_q_norm", q, q, l->q_norm.n, eps, &l->q_norm);
+    if (l->k_norm.w) own_norm(e, "attn_k_norm", k, k, l->k_norm.n, eps, &l->k_norm);
     if (t->family->v_norm) tower_normed(e, "attn_v_norm", NORM_RMS, v, v, t->head_dim, eps, NULL);
     turn(e, "rope_q", q);
     turn(e, "rope_k", k);
@@ -98,6 +105,7 @@ static struct view attention(struct tower_emitter *e, const struct tower_layer *
                           .store = -1,
                           .n_head = t->n_head,
                           .scale = scale != 0 ? scale : 1 / __builtin_sqrtf((float)t->head_dim),
+                          .both = t->window ? (e->layer + 1) % t->whole_every == 0 : !e->within,
                           .k = k,
                           .v = v,
                           .n_kv_head = t->n_head};
@@ -125,11 +133,30 @@ static void part(struct tower_emitter *e, const struct tower_layer *l, struct vi
     const struct tower *t = e->t;
     const float eps = t->family->block_eps > 0 ? t->family->block_eps : t->eps;
     struct view h = tower_buffer(e, "norm", t->n_embd, BUF_ROWS_ALL);
-    tower_normed(e, "norm", t->family->norm, x, h, t->n_embd, eps, norm);
+    own_norm(e, "norm", x, h, t->n_embd, eps, norm);
     struct view y = f(e, l, h);
-    if (post->w) tower_normed(e, "post_norm", t->family->norm, y, y, t->n_embd, eps, post);
+    if (post->w) own_norm(e, "post_norm", y, y, t->n_embd, eps, post);
     if (scale->w) tower_normed(e, "layer_scale", NORM_NONE, y, y, t->n_embd, 0, scale);
     tower_op(e, "add", (struct op){.kind = OP_ADD, .add = {x, y, x}});
+}
+
+/* Attention of four patches among each other; then they are one: their mean, and a feed-forward part of all four. source: HF
+ * modeling_minicpmv4_6 */
+static void middle(struct tower_emitter *e, struct view x, struct view rows) {
+    const struct tower *t = e->t;
+    const struct tower_layer *l = &t->middle;
+    struct view h = tower_buffer(e, "middle_norm", t->n_embd, BUF_ROWS_ALL);
+    own_norm(e, "middle_norm", x, h, t->n_embd, t->eps, &l->ln1);
+    e->within = true;
+    struct view y = attention(e, l, h);
+    e->within = false;
+    tower_op(e, "add", (struct op){.kind = OP_ADD, .add = {x, y, x}});
+    struct view mean = tower_merged(e, "middle_mean", x, 4, true), m = tower_merged(e, "middle", x, 4, false);
+    own_norm(e, "middle_norm_2", m, m, m.width, t->eps, &l->ln2);
+    struct view up = tower_product(e, "middle_up", m, &l->up[0], tower_nowhere);
+    tower_mapped(e, "middle_act", up, up, ACT_GELU_TANH, (struct act_numbers){0});
+    struct view down = tower_product(e, "middle_down", up, &l->down, tower_nowhere);
+    tower_op(e, "add", (struct op){.kind = OP_ADD, .add = {down, mean, rows}});
 }
 
 /* ---- the list -------------------------------------------------------------------------------------------------- */
@@ -148,7 +175,8 @@ static struct view patches(struct tower_emitter *e, struct view in) {
     struct view x = tower_product(e, "patch_embd", pixels, &t->patch_embd, tower_nowhere);
     if (t->patch_norm[1].w)
         tower_normed(e, "patch_norm_2", NORM_LAYER, x, x, t->n_embd, eps, &t->patch_norm[1]);
-    if (t->family->table != TABLE_NONE)
+    if (t->embd_norm.w) own_norm(e, "norm_embd", x, x, t->n_embd, t->eps, &t->embd_norm);
+    if (t->places != TABLE_NONE)
         tower_op(e, "position_embd",
                  (struct op){.kind = OP_ADD, .add = {x, view_columns(in, n_pixel, t->n_embd), x}});
     if (t->patch_norm[2].w)
@@ -174,20 +202,28 @@ enum infer_status tower_emit(struct tower *t) {
     struct tower_emitter e;
     TRY(begin(&e, t));
     struct view in = tower_buffer(&e, "pixels", t->in_width, BUF_ROWS_ALL);
-    t->rows = tower_buffer(&e, "rows", t->n_out * (1 + t->n_deepstack), BUF_ROWS_OUT);
+    t->rows = tower_buffer(&e, "rows", t->late ? t->n_embd : t->n_out * (1 + t->n_deepstack), BUF_ROWS_OUT);
     tower_op(&e, "pixels", (struct op){.kind = OP_EMBED, .embed = {in, NULL, 1, false}});
-    struct view x = patches(&e, in);
-    if (t->pre_ln.w) tower_normed(&e, "pre_norm", t->family->norm, x, x, t->n_embd, t->eps, &t->pre_ln);
-    for (int il = 0; il < t->n_layer; il++) {
+    struct view x = t->first ? in : patches(&e, in);
+    if (t->pre_ln.w && !t->first) own_norm(&e, "pre_norm", x, x, t->n_embd, t->eps, &t->pre_ln);
+    for (int il = t->first; il < t->last; il++) {
         const struct tower_layer *l = &t->layer[il];
         e.layer = il;
         part(&e, l, x, &l->ln1, &l->attn_post, &l->ls1, attention);
         part(&e, l, x, &l->ln2, &l->ffn_post, &l->ls2, feed_forward);
         tower_deepstack(&e, il, x, t->rows);
     }
-    e.layer = -1;
-    if (t->post_ln.w) tower_normed(&e, "post_norm", t->family->norm, x, x, t->n_embd, t->eps, &t->post_ln);
-    t->family->merger(&e, x, view_columns(t->rows, 0, t->n_out));
+    if (t->late && !t->n_query) {
+        middle(&e, x, t->rows);
+    } else {
+        e.layer = -1;
+        if (t->post_ln.w && !(t->n_query && t->first))
+            own_norm(&e, "post_norm", x, x, t->n_embd, t->eps, &t->post_ln);
+        if (t->late)
+            tower_op(&e, "patches", (struct op){.kind = OP_MERGE, .merge = {x, t->rows, 1, false}});
+        else
+            t->family->merger(&e, x, view_columns(t->rows, 0, t->n_out));
+    }
     list_lives(e.list);
     e.list->buf[t->rows.buf].last = e.list->n_op; /* read behind the step */
     return INFER_OK;

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { ASPECT_MAX = 200 };
 
@@ -11,28 +10,39 @@ static int most(int a, int b) { return a > b ? a : b; }
 
 /* Sides are multiples of side, near those of the picture, within the bounds of pixels; halves go to even, as in Python. source: HF
  * image_processing_qwen2_vl */
-static enum infer_status fit_smart(const struct tower *t, struct tower_fit *f) {
-    const int side = tower_side(t);
-    const double w = f->width, h = f->height, low = (double)t->min_tokens * side * side,
-                 high = (double)t->max_tokens * side * side;
-    if (fmax(w, h) / fmin(w, h) > ASPECT_MAX)
-        return err_set(INFER_E_INPUT,
-                       "a picture of %d x %d: sides of this model's pictures differ by %d times at most",
-                       f->width, f->height, ASPECT_MAX);
-    double to_h = nearbyint(h / side) * side, to_w = nearbyint(w / side) * side;
-    if (to_h * to_w > high) {
-        const double beta = sqrt(h * w / high);
+void tower_near_size(int side, int least, int low, int high, const struct tower_fit *f, int *to_width,
+                     int *to_height) {
+    const double w = f->width, h = f->height, min = (double)low * side * side,
+                 max = (double)high * side * side;
+    double to_h = fmax(least, nearbyint(h / side) * side), to_w = fmax(least, nearbyint(w / side) * side);
+    if (to_h * to_w > max) {
+        const double beta = sqrt(h * w / max);
         to_h = fmax(side, floor(h / beta / side) * side);
         to_w = fmax(side, floor(w / beta / side) * side);
-    } else if (to_h * to_w < low) {
-        const double beta = sqrt(low / (h * w));
+    } else if (to_h * to_w < min) {
+        const double beta = sqrt(min / (h * w));
         to_h = ceil(h * beta / side) * side;
         to_w = ceil(w * beta / side) * side;
     }
     /* a strip whose short side cannot become shorter: the long one does, where the processor takes more than it may */
-    if (to_h * to_w > high && to_h >= to_w) to_h = t->max_tokens / (int)(to_w / side) * side;
-    if (to_h * to_w > high) to_w = t->max_tokens / (int)(to_h / side) * side;
-    f->to_width = (int)to_w, f->to_height = (int)to_h;
+    if (to_h * to_w > max && to_h >= to_w) to_h = high / (int)(to_w / side) * side;
+    if (to_h * to_w > max) to_w = high / (int)(to_h / side) * side;
+    *to_width = (int)to_w, *to_height = (int)to_h;
+}
+
+static enum infer_status fit_smart(const struct tower *t, struct tower_fit *f) {
+    const int side = tower_side(t);
+    struct tower_fit g = *f;
+    if (t->family->grow && (f->width < side || f->height < side)) { /* source: HF image_processing_glm4v */
+        const double scale = fmax((double)side / f->height, (double)side / f->width);
+        g.width = (int)(f->width * scale), g.height = (int)(f->height * scale);
+    }
+    const double w = g.width, h = g.height;
+    if (fmax(w, h) / fmin(w, h) > ASPECT_MAX)
+        return err_set(INFER_E_INPUT,
+                       "a picture of %d x %d: sides of this model's pictures differ by %d times at most",
+                       f->width, f->height, ASPECT_MAX);
+    tower_near_size(side, 0, t->min_tokens, t->max_tokens, &g, &f->to_width, &f->to_height);
     return INFER_OK;
 }
 
@@ -70,46 +80,22 @@ static enum infer_status fit_fixed(const struct tower *t, struct tower_fit *f) {
     return INFER_OK;
 }
 
-static int whole(double x, int side) { return (int)ceil(x / side) * side; }
-
-/* The longer side becomes edge, then both multiples of a tile, by the aspect of what the first step gave. source: HF
- * image_processing_idefics3 */
-static void tiles_of(const struct tower *t, int edge, struct tower_fit *f) {
-    const bool wide = f->width >= f->height;
-    const double aspect = (double)f->width / f->height;
-    int *longer = wide ? &f->mid_width : &f->mid_height, *shorter = wide ? &f->mid_height : &f->mid_width;
-    *longer = edge;
-    *shorter = (int)(wide ? edge / aspect : edge * aspect);
-    *shorter = most(*shorter + *shorter % 2, 1);
-    const double mid = (double)f->mid_width / f->mid_height;
-    const int to = whole(edge, t->image_size),
-              other = whole((int)(wide ? to / mid : to * mid), t->image_size);
-    f->to_width = wide ? to : most(other, t->image_size),
-    f->to_height = wide ? most(other, t->image_size) : to;
-    f->tiles_x = f->to_width / t->image_size, f->tiles_y = f->to_height / t->image_size;
-}
-static enum infer_status fit_tiles(const struct tower *t, struct tower_fit *f) {
-    for (int edge = t->edge;; edge -= t->image_size) { /* fewer pixels until there are few enough rows */
-        tiles_of(t, edge, f);
-        f->overview = f->tiles_x * f->tiles_y > 1;
-        f->n_piece = f->tiles_x * f->tiles_y + f->overview;
-        if (f->n_piece * t->max_out <= t->max_tokens || edge <= t->image_size) return INFER_OK;
-    }
-}
-
-/* In front of a piece: where it stands; behind the last: that it ends. source: HF processing_idefics3 */
-static void part_of_tiles(const struct tower_fit *f, int part, struct tower_part *out) {
-    static const char around[] = "<fake_token_around_image>";
-    const int n = f->n_token / f->n_piece, line = f->tiles_x ? part / f->tiles_x : 0;
-    const bool over = part == f->n_piece - 1 && (f->overview || f->n_piece == 1);
-    *out = (struct tower_part){.first_row = part * n, .n_row = part < f->n_piece ? n : 0};
-    if (part == f->n_piece)
-        snprintf(out->text, sizeof out->text, "%s", around);
-    else if (over)
-        snprintf(out->text, sizeof out->text, "%s%s<global-img>", f->overview ? "\n\n" : "", around);
-    else
-        snprintf(out->text, sizeof out->text, "%s%s<row_%d_col_%d>",
-                 part && part % f->tiles_x == 0 ? "\n" : "", around, line + 1, part % f->tiles_x + 1);
+void tower_piece(const struct tower *t, const struct tower_fit *f, int piece, struct tower_piece *out) {
+    const int n = tower_rows_of(t, f->grid_x * f->grid_y), side = tower_side(t),
+              over_x = f->over_width / side, over_y = f->over_height / side;
+    const bool first = f->over_width && t->family->over_first,
+               over = f->over_width && piece == (first ? 0 : f->tiles_x * f->tiles_y);
+    const int tile = piece - first;
+    *out = (struct tower_piece){
+        .over = over,
+        .tile = tile,
+        .grid_x = over ? over_x : f->grid_x,
+        .grid_y = over ? over_y : f->grid_y,
+        .first_row = over && first ? 0 : (first ? tower_rows_of(t, over_x * over_y) : 0) + tile * n};
+    out->n_row = tower_rows_of(t, out->grid_x * out->grid_y);
+    if (over || !f->tiles_x) return;
+    out->x = tile % f->tiles_x * (f->to_width / f->tiles_x);
+    out->y = tile / f->tiles_x * (f->to_height / f->tiles_y);
 }
 
 enum infer_status tower_fit(const struct tower *t, int width, int height, struct tower_fit *out) {
@@ -118,16 +104,22 @@ enum infer_status tower_fit(const struct tower *t, int width, int height, struct
                                                                     [FIT_BUDGET] = fit_budget,
                                                                     [FIT_EDGE] = fit_edge,
                                                                     [FIT_FIXED] = fit_fixed,
-                                                                    [FIT_TILES] = fit_tiles};
+                                                                    [FIT_TILES] = tower_fit_tiles,
+                                                                    [FIT_GRID] = tower_fit_grid,
+                                                                    [FIT_NEAR_GRID] = tower_fit_near_grid,
+                                                                    [FIT_CANVAS] = tower_fit_canvas,
+                                                                    [FIT_SLICES] = tower_fit_slices};
     const struct tower_family *family = t->family;
     *out = (struct tower_fit){.width = width, .height = height, .n_piece = 1};
     if (width < 1 || height < 1 || width > IMAGE_SIDE_MAX || height > IMAGE_SIDE_MAX)
         return err_set(INFER_E_INPUT, "a picture of %d x %d", width, height);
     TRY(rule[family->rule](t, out));
-    const bool tiles = family->rule == FIT_TILES;
-    out->grid_x = (tiles ? t->image_size : out->to_width) / tower_side(t);
-    out->grid_y = (tiles ? t->image_size : out->to_height) / tower_side(t);
-    out->n_token = out->grid_x * out->grid_y * out->n_piece;
+    out->grid_x = out->to_width / (out->tiles_x ? out->tiles_x : 1) / tower_side(t);
+    out->grid_y = out->to_height / (out->tiles_y ? out->tiles_y : 1) / tower_side(t);
+    out->n_piece = out->tiles_x ? out->tiles_x * out->tiles_y + (out->over_width > 0) : 1;
+    struct tower_piece last;
+    tower_piece(t, out, out->n_piece - 1, &last);
+    out->n_token = last.first_row + last.n_row;
     if (out->n_token < 1 || out->n_token > t->max_tokens)
         return err_set(INFER_E_INPUT, "a picture of %d x %d has %d rows, more than %d", width, height,
                        out->n_token, t->max_tokens);
@@ -135,16 +127,17 @@ enum infer_status tower_fit(const struct tower *t, int width, int height, struct
         return err_set(INFER_E_INPUT,
                        "a picture of %d x %d: more than the %d lines or columns that this tower knows", width,
                        height, t->n_table / t->merge);
-    if (tiles) out->n_part = out->n_piece + 1;
-    if (tiles) return INFER_OK;
-    out->n_part = (family->row_end ? out->grid_y : 1) + (family->end != NULL);
+    out->n_part = (tower_rule_tiles(family->rule) ? out->n_piece
+                   : family->row_end              ? out->grid_y
+                                                  : 1) +
+                  (family->end != NULL);
     return INFER_OK;
 }
 
 void tower_part(const struct tower *t, const struct tower_fit *f, int part, struct tower_part *out) {
     const struct tower_family *family = t->family;
-    if (family->rule == FIT_TILES) {
-        part_of_tiles(f, part, out);
+    if (tower_rule_tiles(family->rule)) {
+        tower_part_of_tiles(t, f, part, out);
         return;
     }
     const int lines = family->row_end ? f->grid_y : 1, n = f->n_token / lines;

@@ -2,20 +2,19 @@
 #include "vision/tower_impl.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { MAX_WIDTH = 1 << 16, MAX_LAYERS = 256, MAX_IMAGE = 8192 };
+enum { MAX_WIDTH = 1 << 16, MAX_LAYERS = 256, MAX_IMAGE = 8192, MAX_TILES = 64 };
 
 /* Keys that are read here, and those that say nothing more: what the tensors say (projection_dim, is_deepstack_layers), or what the
  * family has in one way alone. */
 static const char read_keys[] =
-    "has_vision_encoder|has_audio_encoder|projector_type|use_gelu|use_silu|use_gelu_erf|vision.projector_type|"
+    "has_vision_encoder|has_audio_encoder|has_text_encoder|has_llava_projector|has_minicpmv_projector|minicpmv_version|minicpmv_query_num|has_qwen2vl_merger|projector_type|use_gelu|use_silu|use_gelu_erf|vision.projector_type|"
     "vision.embedding_length|vision.feed_forward_length|vision.block_count|vision.attention.head_count|"
     "vision.attention.head_count_kv|vision.attention.head_dim|vision.attention.layer_norm_epsilon|"
     "vision.projection_dim|vision.image_size|vision.patch_size|vision.image_mean|vision.image_std|"
     "vision.projector.scale_factor|vision.spatial_merge_size|vision.image_min_pixels|vision.image_max_pixels|"
-    "vision.preproc_image_size|vision.is_deepstack_layers|vision.projector.layer_norm_epsilon|vision.rope.neox";
+    "vision.preproc_image_size|vision.preproc_min_tiles|vision.preproc_max_tiles|vision.n_wa_pattern|vision.wa_layer_indexes|vision.window_size|vision.is_deepstack_layers|vision.projector.layer_norm_epsilon|vision.rope.neox";
 
 static enum infer_status check_keys(const struct tower *t) {
     for (size_t i = 0; i < t->file->n_meta; i++) {
@@ -76,6 +75,7 @@ static enum infer_status read_act(struct tower *t) {
     TRY(meta_bool(t->file, "clip.use_gelu_erf", &erf, &there));
     if (gelu && silu)
         return err_set(INFER_E_INPUT, "%s: clip.use_gelu and clip.use_silu are both true", t->file->path);
+    erf |= gelu && t->family->erf;
     t->act = erf ? ACT_GELU_ERF : gelu ? ACT_GELU_TANH : silu ? ACT_SILU : ACT_SWIGLU_OAI;
     /* neither: x / (1 + exp(-1.702 x)) */
     t->act_k = (struct act_numbers){.limit = INFINITY, .alpha = 1.702f};
@@ -115,13 +115,53 @@ static enum infer_status read_heads(struct tower *t) {
     return INFER_OK;
 }
 
+/* Where rows are made in two steps, the block behind which the first one is. */
+static enum infer_status read_middle(struct tower *t) {
+    uint32_t at;
+    t->middle_at = -1;
+    if (!t->family->middle || t->merge == 2) return INFER_OK;
+    if (t->merge != 4)
+        return err_set(INFER_E_INPUT, "%s: %d patches a side of a row, must be 2 or 4", t->file->path,
+                       t->merge);
+    TRY(meta_u32_array(t->file, "clip.vision.wa_layer_indexes", &at, 1, NULL));
+    if (at + 1 >= (uint32_t)t->n_layer)
+        return err_set(INFER_E_INPUT, "%s: key 'clip.vision.wa_layer_indexes' is %u, there are %d blocks",
+                       t->file->path, at, t->n_layer);
+    t->middle_at = (int)at;
+    return INFER_OK;
+}
+
+/* Rows are so many queries. Of MiniCPM-V 2.6 to 4.5: before, marks and what is cut were others. source: llama.cpp's clip */
+static enum infer_status read_queries(struct tower *t) {
+    int version;
+    if (!t->family->queries) return INFER_OK;
+    TRY(read_int(t, "clip.minicpmv_version", 0, INT32_MAX, 2, &version));
+    if (version < 3 || version > 6)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'clip.minicpmv_version' is %d; 3 to 6 are known (MiniCPM-V 2.6, o 2.6, 4.0, 4.5)",
+                       t->file->path, version);
+    return read_int(t, "clip.minicpmv_query_num", 1, 1024, 64, &t->n_query);
+}
+
+/* A window has as many rows a side as its pixels hold. source: HF modeling_qwen2_5_vl */
+static enum infer_status read_windows(struct tower *t) {
+    int pixels;
+    if (!t->family->windows) return INFER_OK;
+    TRY(read_int(t, "clip.vision.n_wa_pattern", 1, MAX_LAYERS, -1, &t->whole_every));
+    TRY(read_int(t, "clip.vision.window_size", 1, MAX_IMAGE, 112, &pixels));
+    t->window = pixels / t->merge / t->patch;
+    if (t->window) return INFER_OK;
+    return err_set(INFER_E_INPUT, "%s: windows of %d pixels, rows of %d", t->file->path, pixels,
+                   tower_side(t));
+}
+
 enum infer_status tower_read_keys(struct tower *t) {
     TRY(find_family(t));
     TRY(check_keys(t));
-    const int zero = t->family->no_blocks ? 0 : -1;
+    const int zero = t->family->no_blocks ? 0 : -1, least = t->family->queries;
     TRY(read_int(t, "clip.vision.embedding_length", 1, MAX_WIDTH, -1, &t->n_embd));
     TRY(read_int(t, "clip.vision.feed_forward_length", 0, 1 << 20, zero, &t->n_ff));
-    TRY(read_int(t, "clip.vision.block_count", 0, MAX_LAYERS, zero, &t->n_layer));
+    TRY(read_int(t, "clip.vision.block_count", least, MAX_LAYERS, zero, &t->n_layer));
     if (t->family->no_blocks) t->n_layer = 0;
     TRY(read_heads(t));
     TRY(read_int(t, "clip.vision.image_size", 0, MAX_IMAGE, 0, &t->image_size));
@@ -130,9 +170,14 @@ enum infer_status tower_read_keys(struct tower *t) {
                  &t->merge));
     TRY(read_int(t, "clip.vision.projector.scale_factor", 1, 16, t->merge, &t->merge));
     if (t->family->no_blocks) t->merge = 1;
+    TRY(read_windows(t));
+    TRY(read_middle(t));
+    TRY(read_queries(t));
     TRY(read_int(t, "clip.vision.image_min_pixels", 0, 1 << 30, 0, &t->min_pixels));
     TRY(read_int(t, "clip.vision.image_max_pixels", 0, 1 << 30, 0, &t->max_pixels));
     TRY(read_int(t, "clip.vision.preproc_image_size", 0, MAX_IMAGE, 0, &t->edge));
+    TRY(read_int(t, "clip.vision.preproc_min_tiles", 1, MAX_TILES, t->family->min_tiles, &t->min_tiles));
+    TRY(read_int(t, "clip.vision.preproc_max_tiles", 1, MAX_TILES, t->family->max_tiles, &t->max_tiles));
     TRY(read_eps(t, "clip.vision.attention.layer_norm_epsilon", -1, &t->eps));
     TRY(read_eps(t, "clip.vision.projector.layer_norm_epsilon", t->eps, &t->out_eps));
     TRY(read_three(t, "clip.vision.image_mean", 0, t->mean));

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include <sched.h>
-#include <string.h>
 
 enum { TAG = 1, LEFT_BYTES = 0, READY_BYTES = 1 };
 

@@ -25,6 +25,7 @@ struct comm_wire {
     struct comm_type type;
     const struct carrier *carrier;
     struct infer_group *g;
+    void *pages;        /* two, of which one is that of base.left */
     float *pack, *came; /* of EXCHANGE_MAX bytes: rows without gaps; what others sent */
 };
 enum infer_status comm_wire_init(struct comm_wire *w, const char *name, const struct carrier *carrier,

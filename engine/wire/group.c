@@ -23,6 +23,11 @@ void group_name(const struct infer_group *g, int rank, char *out, size_t n) {
         snprintf(out, n, "rank %d of %d", rank, g->world);
 }
 
+void group_step(struct infer_group *g, bool begins) {
+    atomic_fetch_add(&g->exchanges, 1);
+    atomic_store(&g->in_step, begins);
+}
+
 enum infer_status group_gone(struct infer_group *g, int rank) {
     char name[128], message[192];
     for (int i = 0; i < 100 && !atomic_load(&g->lost); i++)
@@ -69,6 +74,8 @@ static enum infer_status check(const struct infer_group_options *o) {
                        RANKS_MAX);
     if (o->comm && strcmp(o->comm, "tcp") && strcmp(o->comm, "mpi"))
         return err_set(INFER_E_INPUT, ".comm is '%s', must be tcp or mpi", o->comm);
+    if (o->cards && strcmp(o->cards, "peer") && strcmp(o->cards, "nccl") && strcmp(o->cards, "host"))
+        return err_set(INFER_E_INPUT, ".cards is '%s', must be peer, nccl or host", o->cards);
     if (o->secret && (!o->n_secret || o->n_secret > sizeof((struct wire_secret *)0)->bytes))
         return err_set(INFER_E_INPUT, "a secret has 1 to 256 bytes, not %zu", o->n_secret);
     return INFER_OK;
@@ -96,6 +103,8 @@ enum infer_status group_open(struct infer_group **out, const struct infer_group_
     TRY(mem_new(&g, sizeof *g, "a group of ranks"));
     g->rank = o->rank, g->world = o->world;
     g->tell = o->lost, g->user = o->user, g->version = version;
+    snprintf(g->cards, sizeof g->cards, "%s", o->cards ? o->cards : "");
+    g->step_ms = o->step_seconds > 0 ? (int64_t)(1000 * o->step_seconds) : WATCH_STEP_MS;
     g->listener = -1;
     for (int r = 0; r < RANKS_MAX; r++) g->control[r] = g->beat[r] = g->data[r] = -1;
     pthread_mutex_init(&g->lock, NULL);

@@ -9,6 +9,7 @@ struct group_member {
     char host[64], address[64]; /* its name; where rank 0 sees it */
     int pid, port;              /* port: it listens there */
     int sharing;                /* ranks that may use some of its processors, with it */
+    int local;                  /* ranks before it on its machine */
 };
 
 /* infer_group_open; version: of this library. */
@@ -21,6 +22,9 @@ const struct group_member *group_who(const struct infer_group *g, int rank);
 void group_name(const struct infer_group *g, int rank, char *out, size_t n);
 /* What sums go by. */
 struct comm *group_comm(const struct infer_group *g);
+/* Around what this rank computes of a step: unless it comes to an exchange or to the end every infer_group_options.step_seconds, it is given
+ * up, and says so itself. */
+void group_step(struct infer_group *g, bool begins);
 /* INFER_E_DEVICE with the message that says which rank is gone; where nobody finds out within a second, it is this one, and lost. */
 enum infer_status group_gone(struct infer_group *g, int rank);
 

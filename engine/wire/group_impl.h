@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { WATCH_BEAT_MS = 1000, WATCH_SILENCE_MS = 5000, GROUP_TURN_MS = 8000 };
+enum { WATCH_BEAT_MS = 1000, WATCH_SILENCE_MS = 5000, WATCH_STEP_MS = 60000, GROUP_TURN_MS = 8000 };
 
 struct watch {
     pthread_t thread;
@@ -13,6 +13,8 @@ struct watch {
     int wake[2];
     int64_t heard[RANKS_MAX];
     bool bye[RANKS_MAX];
+    unsigned seen; /* exchanges that this rank had come to, since: since when */
+    int64_t since;
 };
 struct infer_group {
     int rank, world;
@@ -22,12 +24,16 @@ struct infer_group {
     int listener;
     struct wire_secret secret;
     char secret_file[128]; /* that rank 0 made; "": none */
+    char cards[8];         /* struct comm; "": the fastest */
     struct comm *comm;
     void (*comm_free)(struct comm *c);
     const struct mpi *mpi; /* NULL: MPI was not begun */
     struct watch watch;
     const char *version;
     atomic_bool lost, closing, busy;
+    atomic_bool in_step, waits; /* this rank is in a step; in an exchange of it, where it waits for others */
+    atomic_uint exchanges;
+    int64_t step_ms;      /* from one exchange of a step to the next, at most */
     pthread_mutex_t lock; /* of message */
     char message[256];
     void (*tell)(void *user, const char *message);
@@ -49,6 +55,8 @@ void group_watch_end(struct infer_group *g);
 /* The first to say so counts: message, connections are shut, the others hear it. */
 void group_lose(struct infer_group *g, const char *message);
 
+/* comm_wire.c: a rank is gone: who looks at the communicator's word sees it. */
+void comm_wire_lost(struct comm *c);
 /* comm_tcp.c, comm_mpi.c */
 enum infer_status comm_tcp_new(struct infer_group *g);
 enum infer_status comm_mpi_new(struct infer_group *g);

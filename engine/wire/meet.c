@@ -2,6 +2,7 @@
  * to those below it. */
 #define _GNU_SOURCE
 #include "wire/group_impl.h"
+#include "base/host.h"
 #include "base/mem.h"
 
 #include <ifaddrs.h>
@@ -19,7 +20,8 @@
 
 enum {
     WAIT_SECONDS = 120,
-    HANDSHAKE_MS = 1000,
+    HANDSHAKE_MS = 1000, /* of whoever knocks */
+    INTRO_MS = 5000,     /* of a rank that has shown that it is one, on a machine that may be busy */
     OPTIONS_MAX = 16384,
     PLACES = 8, /* addresses of rank 0 */
     WORDS = GROUP_CPUS / 64
@@ -54,12 +56,6 @@ struct meeting {
 
 /* ---- this rank ---- */
 
-static void boot_id(char out[40]) {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!f || !fgets(out, 40, f)) snprintf(out, 40, "?");
-    if (f) fclose(f);
-    out[strcspn(out, "\n")] = 0;
-}
 /* Version, and the beginning of the program's hash. */
 static void build_of(const char *version, char *out, size_t n) {
     struct mapfile f;
@@ -74,7 +70,7 @@ static enum infer_status introduce(struct meeting *m) {
     struct intro *i = &m->own;
     cpu_set_t set;
     *i = (struct intro){.pid = getpid()};
-    boot_id(i->boot);
+    host_boot_id(i->boot);
     gethostname(i->host, sizeof i->host - 1);
     build_of(m->g->version, i->build, sizeof i->build);
     snprintf(i->comm, sizeof i->comm, "%s", m->tcp ? "tcp" : "mpi");
@@ -129,17 +125,17 @@ static enum infer_status alike(const struct meeting *m, int rank) {
 
 /* ---- rank 0 ---- */
 
-static void refuse_all(struct infer_group *g, const char *why) {
+static void refuse_all(struct infer_group *g, enum infer_status st, const char *why) {
     for (int r = 1; r < g->world; r++)
         if (g->control[r] >= 0)
-            (void)wire_send(g->control[r], MEET_REFUSED, INFER_E_INPUT, why, strlen(why), wire_now() + 500);
+            (void)wire_send(g->control[r], MEET_REFUSED, st, why, strlen(why), wire_now() + 500);
 }
 
 /* A rank that has come: its introduction. */
 static enum infer_status admit(struct meeting *m, int rank) {
     struct infer_group *g = m->g;
     struct wire_head head;
-    if (wire_receive(g->control[rank], &head, &m->other, sizeof m->other, wire_now() + HANDSHAKE_MS) ||
+    if (wire_receive(g->control[rank], &head, &m->other, sizeof m->other, wire_now() + INTRO_MS) ||
         head.kind != MEET_INTRO || head.n != sizeof m->other)
         return err_set(INFER_E_DEVICE, "rank %d of %d is gone: it did not say what it is", rank, g->world);
     struct intro *i = &m->other;
@@ -219,6 +215,7 @@ static void count_sharing(struct meeting *m) {
             for (int w = 0; w < WORDS && !strcmp(m->boot[r], m->boot[q]); w++)
                 shares |= (m->cpus[r][w] & m->cpus[q][w]) != 0;
             g->member[r].sharing += shares;
+            g->member[r].local += q < r && !strcmp(m->boot[r], m->boot[q]);
         }
 }
 
@@ -255,7 +252,7 @@ static enum infer_status host_or_refuse(struct meeting *m) {
     char why[512];
     if (st == INFER_OK) return st;
     snprintf(why, sizeof why, "%s", err_message());
-    refuse_all(m->g, why);
+    refuse_all(m->g, st, why);
     return err_set(st, "%s", why);
 }
 
@@ -294,6 +291,8 @@ static enum infer_status told(struct meeting *m, enum meet_kind kind, void *byte
     const enum infer_status st = wire_receive(m->g->control[0], &head, text, sizeof text - 1, until);
     if (st) return err_set(INFER_E_DEVICE, "rank 0 of %d at %s is gone", m->g->world, m->at[0]);
     text[head.n] = 0;
+    if (head.kind == MEET_REFUSED && head.status == INFER_E_DEVICE)
+        return err_set(INFER_E_DEVICE, "%s", text);
     if (head.kind == MEET_REFUSED) return err_set(INFER_E_INPUT, "refused: %s", text);
     if (head.kind != kind || head.n != n) return err_set(INFER_E_DEVICE, "rank 0 says what is no turn of it");
     if (n) memcpy(bytes, text, n);
@@ -372,7 +371,7 @@ static enum infer_status place_by_mpi(struct meeting *m) {
         if (m->o->secret) st = group_secret_pick(g, m->o, ":0"), p.secret = g->secret;
         if (!st) st = listen_anywhere(&g->listener, ":0", &port);
         p.port = port;
-        boot_id(p.boot);
+        host_boot_id(p.boot);
         own_addresses(&p);
     }
     struct deadline d;
@@ -414,6 +413,8 @@ enum infer_status group_meet(struct infer_group *g, const struct infer_group_opt
     enum infer_status st = introduce(m);
     if (st == INFER_OK) st = o->rendezvous ? place_given(m) : place_by_mpi(m);
     if (st == INFER_OK) st = g->rank ? come(m) : host_or_refuse(m);
+    if (st == INFER_E_IO && g->rank && g->control[0] >= 0) /* they had met */
+        st = err_prefix(INFER_E_DEVICE, "a rank of %d is gone while they meet", g->world);
     if (g->listener >= 0) close(g->listener);
     g->listener = -1;
     if (g->secret_file[0]) unlink(g->secret_file); /* all have read it */

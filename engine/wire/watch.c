@@ -30,6 +30,7 @@ void group_lose(struct infer_group *g, const char *message) {
     atomic_store(&g->lost, true);
     pthread_mutex_unlock(&g->lock);
     if (!first) return;
+    if (g->comm && g->comm->left) comm_wire_lost(g->comm);
     if (!g->rank) say(g, GONE, message);
     for (int r = 0; r < g->world; r++) {
         if (g->control[r] >= 0) shutdown(g->control[r], SHUT_RDWR);
@@ -56,7 +57,7 @@ static void hear(struct infer_group *g, int rank) {
         if (bytes[i] == BYE) w->bye[rank] = true;
         if (bytes[i] == BYE && !rank) atomic_store(&g->closing, true);
         if (bytes[i] == BYE && rank) lose(g, rank, "it has ended");
-        if (bytes[i] != GONE || rank) continue;
+        if (bytes[i] != GONE) continue; /* rank 0 says who; another one, that it is itself */
         const size_t here = (size_t)(n - i - 1);
         memcpy(text, bytes + i + 1, here < MESSAGE ? here : MESSAGE);
         (void)wire_get(g->beat[rank], text + (here < MESSAGE ? here : MESSAGE),
@@ -67,6 +68,22 @@ static void hear(struct infer_group *g, int rank) {
     if (n > 0) return;
     if (!w->bye[rank]) lose(g, rank, "its connection is closed");
     w->bye[rank] = true;
+}
+
+/* This rank, whose other threads may stand still. */
+static void look_at_own(struct infer_group *g, int64_t slept) {
+    struct watch *w = &g->watch;
+    const unsigned n = atomic_load(&g->exchanges);
+    char name[128], message[MESSAGE];
+    if (slept > 2 * WATCH_BEAT_MS) w->since += slept;
+    if (n != w->seen || !atomic_load(&g->in_step) || atomic_load(&g->waits))
+        w->seen = n, w->since = wire_now();
+    if (wire_now() - w->since <= g->step_ms) return;
+    group_name(g, g->rank, name, sizeof name);
+    snprintf(message, sizeof message, "%s is gone: it computes, and has not come to the others for %.0f s",
+             name, (double)g->step_ms * 1e-3);
+    if (g->rank) say(g, GONE, message);
+    group_lose(g, message);
 }
 
 static void look(struct infer_group *g, int64_t slept) {
@@ -98,6 +115,7 @@ static void *work(void *user) {
             if (p[i].revents) hear(g, rank[i]);
         const int64_t now = wire_now();
         look(g, now - last);
+        look_at_own(g, now - last);
         last = now;
         if (now - said < WATCH_BEAT_MS) continue;
         said = now;
@@ -117,6 +135,7 @@ static bool begin_thread(pthread_t *t, void *(*run)(void *), void *user) {
 enum infer_status group_watch_begin(struct infer_group *g) {
     if (pipe2(g->watch.wake, O_CLOEXEC)) return err_set(INFER_E_MEMORY, "no descriptors for a pipe");
     for (int r = 0; r < g->world; r++) g->watch.heard[r] = wire_now();
+    g->watch.since = wire_now();
     g->watch.runs = begin_thread(&g->watch.thread, work, g);
     return g->watch.runs ? INFER_OK : err_set(INFER_E_MEMORY, "no thread that watches the ranks");
 }

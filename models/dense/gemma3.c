@@ -36,6 +36,7 @@ const struct arch arch_gemma3 = {
                                                  {"vocab_size", 262208},
                                                  {0}},
     .hf.layer = hf_layer_sandwich,
+    .hf.both_ways = "gemma-embedding",
     .hf.plus_one = true,
     .hf.tied = true,
 };

@@ -6,7 +6,8 @@
 
 const struct arch arch_llama = {
     .name = "llama",
-    .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, Mixtral, TinyLlama, Yi",
+    .families =
+        "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, Ministral 8B, Mixtral, CWM 32B, InternLM 3 8B, TinyLlama, Yi, Nanbeige 4.1",
     .tried = "SmolLM2 135M as published; shapes of 135M, 1B, 8B",
     .slot = {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_EXPERTS, SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
@@ -17,11 +18,16 @@ const struct arch arch_llama = {
                                           {"llama", "LLaMAForCausalLM", NULL},
                                           {"mistral", "MistralForCausalLM", NULL},
                                           {"mixtral", "MixtralForCausalLM", NULL},
+                                          {"ministral", "MinistralForCausalLM", NULL},
+                                          {"cwm", "CwmForCausalLM", NULL},
+                                          {"internlm3", "InternLM3ForCausalLM", NULL},
                                           {"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
                                           {"smolvlm", "SmolVLMForConditionalGeneration", "llama"},
                                           {"idefics3", "Idefics3ForConditionalGeneration", "llama"},
+                                          {"minicpmv", "MiniCPMV", "llama"},
                                           {0}},
     .hf.keys = HF_KEYS_EXPERTS "|mlp_bias"
                                "|num_local_experts|text_config",
     .hf.halves = true,
+    .hf.full_first = "cwm",
 };

@@ -10,6 +10,11 @@ const struct arch arch_qwen2 = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope.kind = ROPE_NEOX,
-    .hf.models = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM", NULL}, {0}},
+    .hf.models = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM", NULL},
+                                          {"internvl", "InternVLForConditionalGeneration", "qwen2"},
+                                          {"internvl_chat", "InternVLChatModel", "qwen2"},
+                                          {"minicpmv", "MiniCPMV", "qwen2"},
+                                          {0}},
+    .hf.keys = "text_config",
     .hf.window_by_layer = true,
 };

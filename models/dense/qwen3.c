@@ -10,6 +10,11 @@ const struct arch arch_qwen3 = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope.kind = ROPE_NEOX,
-    .hf.models = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM", NULL}, {0}},
+    .hf.models = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM", NULL},
+                                          {"internvl", "InternVLForConditionalGeneration", "qwen3"},
+                                          {"internvl_chat", "InternVLChatModel", "qwen3"},
+                                          {"minicpmv", "MiniCPMV", "qwen3"},
+                                          {0}},
+    .hf.keys = "text_config",
     .hf.window_by_layer = true,
 };

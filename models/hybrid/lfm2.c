@@ -12,9 +12,11 @@ const struct arch arch_lfm2 = {
     .mixer.kind = MIX_CONV,
     .mixer.where = MIXER_NO_KEYS,
     .keys = "shortconv.l_cache",
-    .hf.models = (const struct arch_hf[]){{"lfm2", "Lfm2ForCausalLM", NULL}, {0}},
+    .hf.models = (const struct arch_hf[]){{"lfm2", "Lfm2ForCausalLM", NULL},
+                                          {"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2"},
+                                          {0}},
     .hf.keys = HF_KEYS_LFM2
-    "|block_ff_dim|block_auto_adjust_ff_dim|block_ffn_dim_multiplier|block_multiple_of|full_attn_idxs",
+    "|text_config|block_ff_dim|block_auto_adjust_ff_dim|block_ffn_dim_multiplier|block_multiple_of|full_attn_idxs",
     .hf.layer = hf_layer_lfm2,
     .hf.whole = hf_whole_lfm2,
     .hf.tied = true,

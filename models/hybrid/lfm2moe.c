@@ -13,7 +13,9 @@ const struct arch arch_lfm2moe = {
     .mixer.where = MIXER_NO_KEYS,
     .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD, .eps = 1e-6f, .group_top2 = true},
     .keys = KEYS_EXPERTS "|shortconv.l_cache",
-    .hf.models = (const struct arch_hf[]){{"lfm2_moe", "Lfm2MoeForCausalLM", NULL}, {0}},
+    .hf.models = (const struct arch_hf[]){{"lfm2_moe", "Lfm2MoeForCausalLM", NULL},
+                                          {"lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2_moe"},
+                                          {0}},
     .hf.keys = HF_KEYS_LFM2 "|" HF_KEYS_EXPERTS "|num_experts|moe_intermediate_size|num_dense_layers|"
                             "norm_topk_prob|routed_scaling_factor|use_expert_bias",
     .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},

@@ -22,9 +22,12 @@ const struct arch arch_gpt_oss = {
                                               {"swiglu_limit", 7},
                                               {"swiglu_alpha", 1.702},
                                               {0}},
-    .hf.models = (const struct arch_hf[]){{"gpt_oss", "GptOssForCausalLM", NULL}, {0}},
-    .hf.keys =
-        HF_KEYS_EXPERTS "|experts_per_token|num_local_experts|swiglu_limit|swiglu_alpha|quantization_config",
+    .hf.models = (const struct arch_hf[]){{"gpt_oss", "GptOssForCausalLM", NULL},
+                                          {"internvl", "InternVLForConditionalGeneration", "gpt_oss"},
+                                          {"internvl_chat", "InternVLChatModel", "gpt_oss"},
+                                          {0}},
+    .hf.keys = HF_KEYS_EXPERTS
+    "|text_config|experts_per_token|num_local_experts|swiglu_limit|swiglu_alpha|quantization_config",
     .hf.layer =
         (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME},
                                  {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", HF_TURNS},

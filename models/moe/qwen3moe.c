@@ -12,9 +12,13 @@ const struct arch arch_qwen3moe = {
     .rope.kind = ROPE_NEOX,
     .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS,
-    .hf.models = (const struct arch_hf[]){{"qwen3_moe", "Qwen3MoeForCausalLM", NULL}, {0}},
-    .hf.keys = HF_KEYS_EXPERTS
-    "|num_experts|num_local_experts|moe_intermediate_size|norm_topk_prob|mlp_only_layers|decoder_sparse_step",
+    .hf.models = (const struct arch_hf[]){{"qwen3_moe", "Qwen3MoeForCausalLM", NULL},
+                                          {"internvl", "InternVLForConditionalGeneration", "qwen3_moe"},
+                                          {"internvl_chat", "InternVLChatModel", "qwen3_moe"},
+                                          {0}},
+    .hf.keys =
+        "text_config|" HF_KEYS_EXPERTS
+        "|num_experts|num_local_experts|moe_intermediate_size|norm_topk_prob|mlp_only_layers|decoder_sparse_step",
     .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
     .hf.window_by_layer = true,
 };

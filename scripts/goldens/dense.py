@@ -1,7 +1,10 @@
 """The dense models: one row each. Prompts have 12, 80 and 113 to 126 tokens, so windows and steps lie well below that."""
 import json
 
+import torch
 import transformers as t
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=67,
              max_position_embeddings=256, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None, eos_token_id=None,
@@ -36,7 +39,7 @@ def longrope(n, original, **more):
 
 def tower(stem, about, text, marks=(), model=None, config=None, **more):
     """A model of text inside one that sees images, as most folders of its kind have it; the tower is small and unused here."""
-    extra = {k: more.pop(k) for k in ("zero_centred", "after", "gap", "save", "states", "draft", "seed") if k in more}
+    extra = {k: more.pop(k) for k in ("zero_centred", "prepare", "after", "gap", "save", "states", "draft", "seed") if k in more}
     return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, f"{stem}ForConditionalGeneration"), about=about, marks=marks,
                 options=dict(text_config=text, bos_token_id=None, eos_token_id=None, pad_token_id=None, **more), **extra)
 
@@ -56,11 +59,52 @@ def without_rope(path):
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def keyed(**keys):
+    """config.json with other keys; None: without it"""
+    def change(path):
+        config = json.loads((path / "config.json").read_text())
+        config.update({k: v for k, v in keys.items() if v is not None})
+        for k in [k for k, v in keys.items() if v is None]:
+            del config[k]
+        (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    return change
+
+
+INTERNLM2 = {"self_attn.o_proj": "attention.wo", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "feed_forward.w1",
+             "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2", "model.embed_tokens": "model.tok_embeddings", "lm_head": "output"}
+
+
+def as_internlm2(path):
+    """InternLM 2 computes what Llama does; transformers has no class of its own for it. Names and keys as in its published folders."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors, out = {k: f.get_tensor(k) for k in f.keys()}, {}
+    c = json.loads((path / "config.json").read_text())
+    heads, kv, width = c["num_attention_heads"], c["num_key_value_heads"], c["hidden_size"]
+    for k, x in tensors.items():
+        if "q_proj" in k:
+            parts = [tensors[k.replace("q_proj", part)].reshape(kv, -1, width // heads, width) for part in ("q_proj", "k_proj", "v_proj")]
+            k, x = k.replace("self_attn.q_proj", "attention.wqkv"), torch.cat(parts, 1).reshape(-1, width)
+        for old, new in INTERNLM2.items():
+            k = k.replace(old, new)
+        if "k_proj" not in k and "v_proj" not in k:
+            out[k] = x.contiguous()
+    save_file(out, path / "model.safetensors", {"format": "pt"})
+    same = "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads hidden_act rms_norm_eps tie_word_embeddings max_position_embeddings vocab_size"
+    (path / "config.json").write_text(json.dumps({"architectures": ["InternLM2ForCausalLM"], "attn_implementation": "eager", "bias": False, "initializer_range": 0.02, "model_type": "internlm2",
+                                                  "pretraining_tp": 1, "rope_theta": c["rope_parameters"]["rope_theta"], "use_cache": True, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
+
+
 def steady(model):
     """Branches add less: the norms behind them magnify what a nearly closed gate leaves, and with it what rounding loses."""
     for name, p in model.named_parameters():
         if name.endswith(("post_attention_layernorm.weight", "post_feedforward_layernorm.weight", "post_per_layer_input_norm.weight")):
             p.copy_((0.3 * p).bfloat16().float())
+
+
+def around_one(model):
+    """The last norm's weights are what they are, those of layers are 1 less."""
+    w = model.model.language_model.norm.weight
+    w.copy_((w + 1).bfloat16().float())
 
 
 EYE = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
@@ -79,7 +123,27 @@ DENSE = {
     "qwen2": row("Qwen2", "a window of 24 in the last two of three layers", (24,), num_hidden_layers=3, use_sliding_window=True,
                  sliding_window=24, max_window_layers=1),
     "qwen3": row("Qwen3", "heads wider than n_embd / n_head, tied", head_dim=12, tie_word_embeddings=True),
+    "muse_glimmer": tower("MuseGlimmer", "embeddings and heads normalised without weights, a gate of each number, window of 16 and rotation in three of four layers, beside a tower for images", {
+        **SMALL, "model_type": "muse_glimmer_text", "hidden_size": 24, "head_dim": 8, "num_hidden_layers": 4, "sliding_window": 16, "final_logit_softcapping": 3.0, "output_multiplier": 0.7,
+        "qk_scale_factor": 2.5, "bos_token_id": 1, "eos_token_id": 2}, (16,), zero_centred=True, prepare=around_one, out_hidden_size=8, projector_hidden_size=8, vision_config=dict(
+        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, pos_emb_height=2, pos_emb_width=2, patch_size=2, head_dim=4)),
     "mistral": row("Mistral", "a window of 20 in every layer, heads of their own width", (20,), head_dim=10, sliding_window=20),
+    "gemma": row("Gemma", "embeddings by the root of the width, heads wider than n_embd / n_head", base={**SMALL, **{k: v for k, v in GEMMA.items() if k != "sliding_window"}},
+                 zero_centred=True, after=keyed(hidden_act="gelu")),
+    "olmo": row("Olmo", "LayerNorms without weights", base={k: v for k, v in SMALL.items() if k != "rms_norm_eps"}),
+    "olmo-clip": row("Olmo", "q, k and v between -1 and 1", base={k: v for k, v in SMALL.items() if k != "rms_norm_eps"}, clip_qkv=1.0),
+    "cohere": row("Cohere", "one LayerNorm for both branches, neighbours rotate, logits by 0.3", hidden_size=24, logit_scale=0.3, tie_word_embeddings=True, layer_norm_eps=0.01),
+    "cohere-norm": row("Cohere", "a LayerNorm for each head of q and k", logit_scale=0.5, use_qk_norm=True, layer_norm_eps=0.01),
+    "glm": row("Glm", "half of a head rotated by neighbours, bias on q, k and v, gate and up in one tensor", head_dim=12),
+    "ministral": row("Ministral", "a window of 20 in every second layer", (20,), head_dim=10, sliding_window=20, layer_types=layers(1, 0)),
+    "cwm": row("Cwm", "a window of 16 in all but the first of four layers, frequency factors of Llama 3", (16,), num_hidden_layers=4, hidden_size=24, sliding_window=16, head_dim=8, bos_token_id=1, eos_token_id=2,
+               rope_parameters=LLAMA3, after=keyed(layer_types=None)),
+    "granite_swa": row("GraniteSWA", "sinks, a window of 16 in all but the first of four layers, one layer without rotation, granite's factors", (16,), num_hidden_layers=4, hidden_size=24,
+                       sliding_window=16, layer_rope_theta=[500.0, 500.0, 0, 500.0], embedding_multiplier=3.0, residual_multiplier=0.4,
+                       attention_multiplier=0.4, logits_scaling=0.3, tie_word_embeddings=True),
+    "exaone": row("Exaone", "a Llama block under other names", model="LlamaForCausalLM", head_dim=None, after=keyed(architectures=["ExaoneForCausalLM"]), rope_parameters=LLAMA3),
+    "internlm2": row("Llama", "a Llama block with each key head's queries, key and value together, under names of its own", after=as_internlm2, unread=True, hidden_size=40, num_attention_heads=4),
+    "internlm3": row("InternLM3", "a Llama block under another name", model="LlamaForCausalLM", head_dim=12, after=keyed(architectures=["InternLM3ForCausalLM"])),
     "gemma2": row("Gemma2", "window of 24 in even layers, scale of its own, scores capped at 5, logits at 3", (24,), base={**SMALL, **GEMMA},
                   num_hidden_layers=4, query_pre_attn_scalar=20, attn_logit_softcapping=5.0, final_logit_softcapping=3.0,
                   zero_centred=True),
@@ -155,6 +219,15 @@ DENSE = {
         rope_type="default", rope_theta=500000.0, mrope_section=[2, 2, 2], mrope_interleaved=True)}, vision_config=dict(
         depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, deepstack_visual_indexes=[0],
         num_position_embeddings=4)),
+    "qwen2_5_vl": tower("Qwen2_5_VL", "the text part of a model with a tower for images, sections one after the other", {**SMALL, "rope_parameters": dict(
+        rope_type="default", rope_theta=500000.0, mrope_section=[1, 1, 2])}, vision_config=dict(
+        depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, window_size=8, fullatt_block_indexes=[0])),
+    "qwen2_vl": tower("Qwen2VL", "the same under another name, tied", {**SMALL, "tie_word_embeddings": True, "rope_parameters": dict(
+        rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1])}, tie_word_embeddings=True, vision_config=dict(
+        depth=1, embed_dim=8, mlp_ratio=1, num_heads=2, hidden_size=32, patch_size=2)),
+    "glm4v": tower("Glm4v", "glm4 with sections of positions beside a tower for images", {**SMALL, "num_attention_heads": 2, "num_key_value_heads": 1, "rope_parameters": dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 2])}, vision_config=dict(
+        depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, image_size=4)),
     "gemma3-image": tower("Gemma3", "gemma3 beside a tower for images", {**SMALL, **GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 3,
         "query_pre_attn_scalar": 20, "layer_types": layers(1, 0, 1)}, (24,), zero_centred=True, vision_config=dict(
         **EYE, model_type="siglip_vision_model"), mm_tokens_per_image=1),

@@ -91,11 +91,24 @@ class Choices:
                 self.gaps.append(gap)
             return self.topk(x, k, dim=dim, **more)
 
+        def near(scores, jitter_eps, training, top_k=2):
+            s, order = self.topk(scores.detach(), 3, dim=-1)
+            for j in range(2):  # the choice, and who is near it
+                m = s[..., j : j + 1]
+                left = scores.detach().masked_fill(scores >= m, float("inf"))
+                edge = ((m - left) / left.abs().clamp(min=m) - 2 * jitter_eps).abs()
+                edge[~torch.isfinite(edge)] = 1.0
+                self.gaps.append(torch.minimum(s[..., j] - s[..., j + 1], edge.amin(-1)).double())
+            return self.sparsemixer(scores, jitter_eps, training, top_k)
+
+        phimoe = transformers.models.phimoe.modeling_phimoe
+        self.sparsemixer, phimoe.sparsemixer = phimoe.sparsemixer, near
         torch.topk = torch.Tensor.topk = topk
         return self
 
     def __exit__(self, *_):
         torch.topk, torch.Tensor.topk = self.topk, self.method
+        transformers.models.phimoe.modeling_phimoe.sparsemixer = self.sparsemixer
 
     def of(self, batch, n):
         """[batch][n]: the smallest gap of each row over all layers"""
@@ -160,9 +173,11 @@ def compute(model, prompts):
 def step_by_step(model, prompt):
     """The logits of a prompt fed one token at a time, from the states and stores that each one leaves."""
     past, out = None, []
-    for token in prompt:
-        name = "cache_params" if "cache_params" in inspect.signature(model.forward).parameters else "past_key_values"
-        got = model(input_ids=token.reshape(1, 1), use_cache=True, **{name: past})
+    known = inspect.signature(model.forward).parameters
+    name = next(n for n in ("cache_params", "cache", "past_key_values") if n in known)
+    for i, token in enumerate(prompt):
+        at = {"position_ids": torch.tensor([[i]])} if "position_ids" in known else {}  # which Bamba counts from 0 in every step
+        got = model(input_ids=token.reshape(1, 1), use_cache=True, **{name: past}, **at)
         past = getattr(got, name)
         out.append(got.logits[0, 0].double().numpy())
     return np.stack(out)
@@ -181,7 +196,7 @@ def unseen(model, prompt, want, marks):
     """The tensors and experts of which another value changes no logit of a prompt that is kept."""
     kept, stored, out = rows_of(len(prompt), marks), set(model.state_dict()), []
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
-        if name not in stored or name.endswith("act_fn.eps") or ".visual." in name or "vision_tower" in name or "vision_model" in name or "projector" in name or "embed_vision" in name or "embed_audio" in name:
+        if name not in stored or name.endswith("act_fn.eps") or ".visual." in name or "vision_tower" in name or "vision_model" in name or "vision_adapter" in name or "vision_projection" in name or "projector" in name or "embed_vision" in name or "embed_audio" in name:
             continue
         for x in p if p.ndim == 3 and p.shape[1] > 1 else [p]:  # experts one by one, not the channels of a convolution
             old = x.clone()

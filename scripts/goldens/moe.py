@@ -67,6 +67,45 @@ def as_ling(path):
         "router_dtype": "fp32", "output_router_logits": False, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
 
 
+def open_choice(model):
+    """Biases in front of routers so small that each expert is chosen somewhere."""
+    for name, p in model.named_parameters():
+        if name.endswith("post_attention_layernorm.bias"):
+            p.copy_((0.1 * p).bfloat16().float())
+
+
+def as_ling_1(path):
+    """Ling 1 computes what Granite with a shared expert does whose factors are 1; transformers has no class of its own for it. Names and keys as in its published folders."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors, out = {k: f.get_tensor(k) for k in f.keys()}, {}
+    for k, x in tensors.items():
+        at = k.rsplit(".", 2)[0].replace("block_sparse_moe", "mlp").replace("shared_mlp", "mlp.shared_experts")
+        if "q_proj" in k:
+            out[k.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat([x, tensors[k.replace("q_proj", "k_proj")], tensors[k.replace("q_proj", "v_proj")]])
+        elif "o_proj" in k:
+            out[k.replace("self_attn.o_proj", "attention.dense")] = x
+        elif "router.layer" in k:
+            out[k.replace("block_sparse_moe.router.layer", "mlp.gate")] = x
+        elif "input_linear" in k and x.ndim == 2:
+            out[f"{at}.gate_proj.weight"], out[f"{at}.up_proj.weight"] = (y.contiguous() for y in x.chunk(2))
+        elif "output_linear" in k and x.ndim == 2:
+            out[f"{at}.down_proj.weight"] = x
+        elif "_linear" in k:
+            for e, y in enumerate(x):
+                for name, z in zip(("gate_proj", "up_proj"), y.chunk(2)) if "input" in k else [("down_proj", y)]:
+                    out[f"{at}.experts.{e}.{name}.weight"] = z.contiguous()
+        elif "k_proj" not in k and "v_proj" not in k:
+            out[k.replace("embed_tokens", "word_embeddings")] = x
+    save_file(out, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())
+    same = "hidden_size num_hidden_layers num_attention_heads num_key_value_heads hidden_act rms_norm_eps tie_word_embeddings max_position_embeddings vocab_size num_experts_per_tok"
+    (path / "config.json").write_text(json.dumps({
+        "architectures": ["BailingMoeForCausalLM"], "model_type": "bailing_moe", "attention_dropout": 0.0, "embedding_dropout": 0.0, "output_dropout": 0.0,
+        "initializer_range": 0.02, "intermediate_size": 2 * c["intermediate_size"], "moe_intermediate_size": c["intermediate_size"], "num_experts": c["num_local_experts"], "num_shared_experts": 2,
+        "first_k_dense_replace": 0, "norm_head": False, "norm_softmax": False, "norm_topk_prob": True, "output_router_logits": False, "rope_scaling": None, "rope_theta": c["rope_parameters"]["rope_theta"],
+        "use_bias": False, "use_cache": True, "use_qkv_bias": False, "max_window_layers": 28, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
+
+
 QWEN3 = dict(num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True,
              mlp_only_layers=[1])
 MIXTRAL = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24)
@@ -88,6 +127,10 @@ MOE = {
                              moe_intermediate_size=20, shared_expert_intermediate_size=24),
     "mixtral": moe("Mixtral", "five experts, two used", **MIXTRAL),
     "mixtral-stacked": moe("Mixtral", "one tensor for all experts, a window of 20", (20,), save=STACKED, sliding_window=20, **MIXTRAL),
+    "olmoe": moe("Olmoe", "q and k normalised over the whole row, weights as the softmax has them, q, k and v between -1.5 and 1.5", num_experts=5, num_experts_per_tok=2,
+                 intermediate_size=20, clip_qkv=1.5),
+    "solar_open": moe("SolarOpen", "glm4_moe without dense layers and with all of a head rotated", base={k: v for k, v in FEW.items() if k != "intermediate_size"}, head_dim=12,
+                      n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=1, routed_scaling_factor=1.7),
     "gpt_oss": moe("GptOss", "sinks, window of 8 in even layers, YaRN without rounding, clamped experts with biases", (8,), **GPT_OSS),
     "gpt_oss-mxfp4": moe("GptOss", "experts in MXFP4, as published", (8,), prepare=mxfp4.round_experts, after=mxfp4.pack_experts, read=mxfp4.READ,
                          **{**GPT_OSS, "intermediate_size": 64, "num_local_experts": 4}),
@@ -100,6 +143,8 @@ MOE = {
     "glm4_moe-stacked": moe("Glm4Moe", "one tensor for all experts, q and k not normalised", save=STACKED, head_dim=12, **GLM),
     "glm4_moe-draft": moe("Glm4Moe", seed=1, about="a layer that drafts behind the last one", draft="nextn", head_dim=12, use_qk_norm=True, **{
         **GLM, "num_hidden_layers": 2, "n_group": 1, "num_mtp_layers": 1}),
+    "bailing_moe": moe("GraniteMoeShared", "Ling 1: q, k and v in one tensor, softmax, two shared experts", after=as_ling_1, unread=True, num_local_experts=5, num_experts_per_tok=2, intermediate_size=16,
+                       shared_intermediate_size=32, embedding_multiplier=1.0, residual_multiplier=1.0, attention_multiplier=8 ** -0.5, logits_scaling=1.0),
     "bailing_moe_v2": moe("Glm4Moe", "Ling 2: glm4_moe under other names, q, k and v in one tensor", after=as_ling, unread=True, head_dim=12,
                           use_qk_norm=True, **GLM),
     "minimax_m2": moe("MiniMaxM2", "q and k normalised over the whole row, half of a head rotated", num_local_experts=6,
@@ -122,6 +167,22 @@ MOE = {
     "dots1": moe("Dots1", "groups of experts, two shared ones, first layer dense", num_hidden_layers=3, n_shared_experts=2,
                  n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, moe_intermediate_size=20,
                  norm_topk_prob=True, routed_scaling_factor=1.7, head_dim=12),
+    "mimo_v2_flash": moe("MiMoV2Flash", "keys of 12 and values of 8, half of a head rotated; window of 16 with sinks, more key heads and a base of its own in two of three layers", (16,),
+                         num_hidden_layers=3, hidden_size=24, num_key_value_heads=1, head_dim=12, v_head_dim=8, intermediate_size=32, sliding_window=16, layer_types=layers(0, 1, 1), n_routed_experts=6,
+                         num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=12, attention_value_scale=0.6,
+                         rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=100000.0, partial_rotary_factor=0.5),
+                                              sliding_attention=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5))),
+    "phimoe": moe("Phimoe", "LayerNorms, biases of attention and head, two experts by a softmax over those that are near", prepare=open_choice, seed=1, attention_bias=True, lm_head_bias=True, num_local_experts=4,
+                  num_experts_per_tok=2, intermediate_size=20),
+    "afmoe": moe("Afmoe", "window of 16 and rotation in three of four layers, a gate of each number, four norms, first layer dense", (16,), seed=3, num_hidden_layers=4, hidden_size=24, intermediate_size=32,
+                 head_dim=8, sliding_window=16, num_dense_layers=1, num_experts=6, num_experts_per_tok=2, num_shared_experts=2, moe_intermediate_size=12, route_scale=1.7, mup_enabled=True),
+    "hy_v3": moe("HYV3", "first layer dense, a bias for the choice, a shared expert", num_hidden_layers=3, head_dim=12, intermediate_size=32, num_experts=6, num_experts_per_tok=2,
+                 moe_intermediate_size=16, router_scaling_factor=1.7),
+    "cohere2_moe": moe("Cohere2Moe", "window of 16 and rotation in three of four layers, the first layer dense and rotated without one; the mean with a shared expert", (16,), num_hidden_layers=5,
+                       hidden_size=24, head_dim=8, sliding_window=16, first_k_dense_replace=1, prefix_dense_intermediate_size=32, intermediate_size=16, num_experts=5, num_experts_per_tok=2,
+                       num_shared_experts=1, expert_selection_fn="sigmoid", logit_scale=0.3, tie_word_embeddings=True, layer_norm_eps=0.01),
+    "cohere2_moe-rms": moe("Cohere2Moe", "RMS norms, a softmax over the chosen, no shared expert", (16,), num_hidden_layers=2, head_dim=8, sliding_window=16, layer_types=layers(1, 0), intermediate_size=16,
+                           num_experts=5, num_experts_per_tok=2, logit_scale=0.3, rms_norm_eps=0.02, layer_norm_eps=0.01),
     "llama4": moe("Llama4", "one expert, weight on its input, a shared one; chunks of 32 with rotation, every fourth layer full without, "
                   "queries that grow; dense layers in between", (32, 64), config="Llama4TextConfig", num_hidden_layers=4, head_dim=8,
                   hidden_size=24, intermediate_size=16, intermediate_size_mlp=32, num_local_experts=4, num_experts_per_tok=1,

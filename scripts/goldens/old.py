@@ -5,7 +5,7 @@ import shutil
 import tempfile
 
 # no version 4 of these, or its keys cannot say what config.json says
-NEW = ("kimi_k2", "mistral4", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
+NEW = ("phimoe", "muse_glimmer", "muse_glimmer_text", "mimo_v2_flash", "hy_v3", "cohere2_moe", "internlm2", "internlm3", "kimi_k2", "mistral4", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
 # the kind of a rotation under its oldest name
 OLDEST = ("phi3", "deepseek_v2", "deepseek_v3")
 PERIOD = {"gemma2": None, "gemma3_text": ("sliding_window_pattern", 6), "cohere2": ("sliding_window_pattern", 4), "qwen2": None, "qwen2_moe": None}
@@ -81,6 +81,10 @@ def old_config(c):
     c["torch_dtype"] = c.pop("dtype")
     c["transformers_version"] = "4.57.1"
     text(c.get("text_config", c))
+    if c["model_type"] in ("qwen2_vl", "qwen2_5_vl"):  # all of it at the root
+        own = c.pop("text_config")
+        c = {**own, **c, "tie_word_embeddings": own.get("tie_word_embeddings", False)}
+        c["rope_scaling"] = {"type": "mrope", "mrope_section": c["rope_scaling"]["mrope_section"]}
     return c
 
 

@@ -56,6 +56,8 @@ STATE = {
                             num_local_experts=5, num_experts_per_tok=2, position_embedding_type="nope", **GRANITE),
     "granitemoehybrid-dense": row("GraniteMoeHybrid", "with rotation, the shared part alone", num_local_experts=0, num_experts_per_tok=0,
                                   position_embedding_type="rope", **GRANITE),
+    "bamba": row("Bamba", "Mamba-2 in two of three layers, a dense feed-forward part, half of a head rotated", mamba_n_heads=6, mamba_d_head=6, mamba_n_groups=2, mamba_d_state=7, mamba_expand=1,
+                 mamba_chunk_size=16, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, attn_layer_indices=[1]),
     "nemotron_h": row("NemotronH", "one mixer a layer: Mamba-2, squared ReLU, attention without rotation", layers_block_type=[
         "linear_attention", "mlp", "linear_attention", "full_attention", "mlp"], **NEMOTRON),
     "nemotron_h-moe": moe("NemotronH", "experts of squared ReLU in a narrower space, groups, a bias for the choice", layers_block_type=[

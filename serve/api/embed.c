@@ -1,7 +1,6 @@
 /* POST /v1/embeddings, and ollama's /api/embed and /api/embeddings: texts as vectors of length 1, pooled from what the layers make of their
  * tokens as the model's file says (pooling_type), the last token's where it says nothing. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
@@ -9,7 +8,7 @@
 #include "serve/core/server.h"
 #include "serve/core/engine_port.h"
 
-enum { INPUTS = 2048 };
+enum { INPUTS = 2048, POOL_SCORES = 4 /* of GGUF's pooling_type */ };
 struct embed_state {
     bool base64;
     int dimensions; /* 0: all */
@@ -39,7 +38,7 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
 
 static enum infer_status read_dimensions(struct job *j, const char *at, const json_t *v) {
     struct embed_state *s = j->state;
-    return field_int(j, at, v, 1, j->server->info.n_embd, &s->dimensions);
+    return field_int(j, at, v, 1, j->server->info.n_vector, &s->dimensions);
 }
 
 static enum infer_status read_truncate(struct job *j, const char *at, const json_t *v) {
@@ -79,19 +78,13 @@ static const struct field of_older[] = {
 };
 #undef ASK
 
-/* How hidden rows become one: the file's word for it, by the numbers of GGUF. */
+/* How hidden rows become one: the file's word for it. */
 static enum infer_status pooling(struct job *j) {
-    static const enum infer_request_make kinds[] = {INFER_MAKE_LAST, INFER_MAKE_MEAN, INFER_MAKE_FIRST,
-                                                    INFER_MAKE_LAST};
-    char key[96];
-    double x = 0;
-    snprintf(key, sizeof key, "%s.pooling_type", j->server->info.arch);
-    infer_model_number(j->server->model, key, &x);
-    if (x < 0 || x >= sizeof kinds / sizeof *kinds)
-        return job_refuse(j, 400, "unsupported_parameter", "input",
-                          "the model is not one for embeddings: its pooling_type is %g", x);
-    j->ask.params.make = kinds[(int)x];
-    return INFER_OK;
+    const struct infer_model_info *m = &j->server->info;
+    j->ask.params.make = infer_model_makes(m);
+    if (!m->n_label && m->pooling != POOL_SCORES) return INFER_OK;
+    return job_refuse(j, 400, "unsupported_parameter", "input",
+                      "the model is not one for embeddings: it scores texts (/v1/rerank)");
 }
 
 static enum infer_status read_with(struct job *j, const json_t *body, const struct field *rows,
@@ -209,9 +202,11 @@ const struct front_end ollama_embed = {.prefix = "",
                                        .state = sizeof(struct embed_state),
                                        .read = ollama_read,
                                        .whole = ollama_whole,
-                                       .error = ollama_error};
+                                       .error = ollama_error,
+                                       .keeps = true};
 const struct front_end ollama_embedding = {.prefix = "",
                                            .state = sizeof(struct embed_state),
                                            .read = older_read,
                                            .whole = older_whole,
-                                           .error = ollama_error};
+                                           .error = ollama_error,
+                                           .keeps = true};

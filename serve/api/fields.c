@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "files/json.h"
 #include "serve/core/server.h"
 
 /* ---- one value ---- */
@@ -143,29 +144,49 @@ enum infer_status field_stop(struct job *j, const char *at, const json_t *v) {
 
 enum { SCHEMA_BYTES = 256 << 10, GRAMMAR_BYTES = 64 << 10 };
 
-enum infer_status field_schema(struct job *j, const char *at, const json_t *v) {
-    if (!json_is_object(v) && !json_is_boolean(v)) return wrong_type(j, at, "an object", v);
-    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!text) return err_set(INFER_E_MEMORY, "out of memory: a schema");
-    mem_free(j->ask.schema);
-    j->ask.schema = text;
-    if (strlen(text) > SCHEMA_BYTES)
-        return job_refuse(j, 400, "invalid_schema", at, "'%s' has %zu bytes, at most %d", at, strlen(text),
-                          SCHEMA_BYTES);
+/* text is given up. */
+static enum infer_status set_form(struct job *j, const char *at, enum infer_grammar_kind kind, char *text) {
+    struct ask *a = &j->ask;
+    const size_t most =
+        kind == INFER_GRAMMAR_SCHEMA || kind == INFER_GRAMMAR_TAGS ? SCHEMA_BYTES : GRAMMAR_BYTES;
+    const int n = (int)strcspn(at, ".[");
+    if (strlen(text) > most) {
+        mem_free(text);
+        return job_refuse(j, 400, "invalid_schema", at, "'%s' has over %zu bytes", at, most);
+    }
+    if (a->form && (a->form_kind != kind || strcmp(a->form, text) != 0)) {
+        mem_free(text);
+        return job_invalid(j, at, "'%s' and '%s' are both given, and one can hold", a->form_at, at);
+    }
+    mem_free(a->form);
+    a->form = text;
+    a->form_kind = kind;
+    snprintf(a->form_at, sizeof a->form_at, "%.*s", n, at);
     return INFER_OK;
+}
+
+enum infer_status field_form(struct job *j, const char *at, enum infer_grammar_kind kind, const json_t *v) {
+    const bool json = kind == INFER_GRAMMAR_SCHEMA || kind == INFER_GRAMMAR_TAGS;
+    char *text = NULL;
+    if (json_is_string(v)) {
+        TRY(field_keep(j, at, v, SCHEMA_BYTES, &text));
+        if (*text) return set_form(j, at, kind, text);
+        mem_free(text);
+        return INFER_OK;
+    }
+    if (!json) return wrong_type(j, at, "a string", v);
+    if (!json_is_object(v) && (kind != INFER_GRAMMAR_SCHEMA || !json_is_boolean(v)))
+        return wrong_type(j, at, "an object", v);
+    TRY(json_line(&text, v, "a schema"));
+    return set_form(j, at, kind, text);
 }
 
 enum infer_status field_any_object(struct job *j, const char *at) {
     json_t *any = json_pack("{s:s}", "type", "object");
-    enum infer_status st =
-        any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    enum infer_status st = any ? field_form(j, at, INFER_GRAMMAR_SCHEMA, any)
+                               : err_set(INFER_E_MEMORY, "out of memory: a schema");
     json_decref(any);
     return st;
-}
-
-const char *field_of(const json_t *object, const char *key) {
-    const char *s = json_string_value(json_object_get(object, key));
-    return s ? s : "";
 }
 
 enum infer_status field_message(struct job *j, json_t *message) {
@@ -218,7 +239,7 @@ static enum infer_status read_field(struct job *j, const struct field *f, const 
         return field_keep(j, at, v, (size_t)f->most, to);
     case FIELD_INT:
         return field_int(j, at, v, f->least, f->most, to);
-    case FIELD_FLOAT:
+    case FIELD_NUMBER:
         return field_float(j, at, v, f->least, f->most, to);
     case FIELD_TEXT:
         TRY(field_text(j, at, v, (size_t)f->most, &text, &n));
@@ -415,35 +436,26 @@ static enum infer_status read_last(struct job *j, const char *at, const json_t *
     return INFER_OK;
 }
 
-#define SAMPLE(name, type, least, most, field)                                                               \
-    { name, type, least, most, offsetof(struct ask, params.sample.field), false, NULL, NULL }
+#define INFER_SAMPLE(type, field, def, lo, hi, name, least, most, ...)                                       \
+    {name, FIELD_##type, least, most, offsetof(struct ask, params.sample.field), false, NULL, NULL},
+static enum infer_status read_drafts(struct job *j, const char *at, const json_t *v) {
+    TRY(field_int(j, at, v, 0, 1024, &j->ask.params.n_draft));
+    j->ask.no_drafts = j->ask.params.n_draft == 0;
+    return INFER_OK;
+}
+
 const struct field fields_sampling[] = {
-    SAMPLE("temperature", FIELD_FLOAT, 0, 2, temp),
-    SAMPLE("top_p", FIELD_FLOAT, 0, 1, top_p),
     {"top_k", FIELD_HAND, .hand = read_top_k},
-    SAMPLE("min_p", FIELD_FLOAT, 0, 1, min_p),
-    SAMPLE("typical_p typ_p", FIELD_FLOAT, 0, 1, typical_p),
     {"top_n_sigma", FIELD_HAND, .hand = read_sigma},
-    SAMPLE("repeat_penalty repetition_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
     {"repeat_last_n", FIELD_HAND, .hand = read_last},
-    SAMPLE("frequency_penalty", FIELD_FLOAT, -2, 2, frequency_penalty),
-    SAMPLE("presence_penalty", FIELD_FLOAT, -2, 2, presence_penalty),
-    SAMPLE("dry_multiplier", FIELD_FLOAT, 0, 1000, dry_multiplier),
-    SAMPLE("dry_base", FIELD_FLOAT, 1, 1000, dry_base),
-    SAMPLE("dry_allowed_length", FIELD_INT, 1, 4096, dry_allowed),
     {"dry_penalty_last_n", FIELD_HAND, .hand = read_last},
-    SAMPLE("xtc_probability", FIELD_FLOAT, 0, 1, xtc_probability),
-    SAMPLE("xtc_threshold", FIELD_FLOAT, 0, 1, xtc_threshold),
-    SAMPLE("dynatemp_range", FIELD_FLOAT, 0, 1000, temp_range),
-    SAMPLE("dynatemp_exponent", FIELD_FLOAT, 0, 1000, temp_exponent),
-    SAMPLE("mirostat", FIELD_INT, 0, 2, mirostat),
-    SAMPLE("mirostat_tau", FIELD_FLOAT, 0, 100, mirostat_tau),
-    SAMPLE("mirostat_eta", FIELD_FLOAT, 0, 1, mirostat_eta),
+#include "infer_sample.def"
     {"samplers", FIELD_HAND, .hand = read_samplers},
     {"seed", FIELD_HAND, .hand = read_seed},
     {"logit_bias", FIELD_HAND, .hand = read_biases},
     {"stop", FIELD_HAND, .hand = field_stop},
     {"cache_salt", FIELD_HAND, .hand = read_salt},
+    {"lora", FIELD_HAND, .hand = field_lora},
     {"stop_token_ids", FIELD_HAND, .hand = read_stop_ids},
     {"allowed_token_ids", FIELD_HAND, .hand = read_allowed},
     {"bad_words", FIELD_HAND, .hand = read_bad_words},
@@ -451,16 +463,26 @@ const struct field fields_sampling[] = {
     {"priority", FIELD_HAND, .hand = read_priority},
     {"service_tier", FIELD_HAND, .hand = read_tier},
     {"loop_stop", FIELD_BOOL, .offset = offsetof(struct ask, params.loop_stop)},
+    {"speculative.n_max", FIELD_HAND, .hand = read_drafts},
+    {"speculative.n_min speculative.p_min speculative.type",
+     .type = FIELD_SILENT}, /* guesses change no answer */
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_NOT, .offset = offsetof(struct ask, params.special)},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
     {.name = NULL},
 };
-#undef SAMPLE
 
-/* A schema as text, too. */
 static enum infer_status read_schema(struct job *j, const char *at, const json_t *v) {
-    return json_is_string(v) ? field_keep(j, at, v, SCHEMA_BYTES, &j->ask.schema) : field_schema(j, at, v);
+    return field_form(j, at, INFER_GRAMMAR_SCHEMA, v);
+}
+static enum infer_status read_grammar(struct job *j, const char *at, const json_t *v) {
+    return field_form(j, at, INFER_GRAMMAR_TEXT, v);
+}
+static enum infer_status read_regex(struct job *j, const char *at, const json_t *v) {
+    return field_form(j, at, INFER_GRAMMAR_REGEX, v);
+}
+static enum infer_status read_tags(struct job *j, const char *at, const json_t *v) {
+    return field_form(j, at, INFER_GRAMMAR_TAGS, v);
 }
 
 static enum infer_status read_choice(struct job *j, const char *at, const json_t *v) {
@@ -477,16 +499,22 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
         buf_free(&b);
         return job_invalid(j, at, "'%s' has over %d bytes", at, GRAMMAR_BYTES);
     }
-    mem_free(j->ask.gbnf);
-    j->ask.gbnf = b.p;
-    return INFER_OK;
+    return set_form(j, at, INFER_GRAMMAR_TEXT, b.p);
+}
+
+static enum infer_status read_any(struct job *j, const char *at, const json_t *v) {
+    bool on = false;
+    TRY(field_bool(j, at, v, &on));
+    return on ? field_any_object(j, at) : INFER_OK;
 }
 
 static const struct field structured[] = {
     {"json", FIELD_HAND, .hand = read_schema},
+    {"json_object", FIELD_HAND, .hand = read_any},
     {"choice", FIELD_HAND, .hand = read_choice},
-    {"grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
-    {"regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
+    {"grammar", FIELD_HAND, .hand = read_grammar},
+    {"regex", FIELD_HAND, .hand = read_regex},
+    {"structural_tag", FIELD_HAND, .hand = read_tags},
     {.name = NULL},
 };
 static enum infer_status read_structured(struct job *j, const char *at, const json_t *v) {
@@ -494,10 +522,11 @@ static enum infer_status read_structured(struct job *j, const char *at, const js
 }
 
 const struct field fields_grammar[] = {
-    {"grammar guided_grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
+    {"grammar guided_grammar ebnf", FIELD_HAND, .hand = read_grammar},
     {"json_schema guided_json", FIELD_HAND, .hand = read_schema},
     {"guided_choice", FIELD_HAND, .hand = read_choice},
-    {"guided_regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
+    {"guided_regex regex", FIELD_HAND, .hand = read_regex},
+    {"structural_tag", FIELD_HAND, .hand = read_tags},
     {"structured_outputs", FIELD_HAND, .hand = read_structured},
     {.name = NULL},
 };

@@ -6,7 +6,7 @@
 enum field_type {
     FIELD_BOOL,    /* bool at offset */
     FIELD_INT,     /* int at offset, a whole number from least to most */
-    FIELD_FLOAT,   /* float at offset, from least to most */
+    FIELD_NUMBER,  /* float at offset, from least to most */
     FIELD_NOT,     /* the same, turned round */
     FIELD_MOST,    /* ask.params.n_predict, at least `least`; -1: no limit */
     FIELD_TEXT,    /* char[most + 1] at offset, of least to most bytes */
@@ -39,7 +39,7 @@ enum infer_status fields_read(struct job *j, const char *at, const json_t *objec
 
 /* Samplers and their other names: temperature, top_p, top_k, min_p, .., seed, stop, logit_bias, ignore_eos: of all APIs that have them. */
 extern const struct field fields_sampling[];
-/* grammar, json_schema, structured_outputs, guided_json */
+/* grammar, json_schema, regex, structural_tag, structured_outputs, guided_.. */
 extern const struct field fields_grammar[];
 
 /* What is not done here and changes an answer: fields_undone.c; of every API whose answers are a model's. */
@@ -66,13 +66,13 @@ enum infer_status field_each(struct job *j, const char *at, const json_t *v, siz
 enum infer_status field_ids(struct job *j, const char *at, const json_t *v, int32_t **ids, int *n);
 /* Up to JOB_STOPS texts, or one: stop, stop_sequences. */
 enum infer_status field_stop(struct job *j, const char *at, const json_t *v);
-/* A schema as JSON into ask.schema. */
-enum infer_status field_schema(struct job *j, const char *at, const json_t *v);
-/* The text at key of an object, "" where there is none. */
-const char *field_of(const json_t *object, const char *key);
+/* [{id, scale}] into ask.adapter: adapters that are not named have 0. */
+enum infer_status field_lora(struct job *j, const char *at, const json_t *v);
+/* What the answer has to be, into ask.form: a text, of a JSON form the tree, too; an empty text asks for nothing. One can hold. */
+enum infer_status field_form(struct job *j, const char *at, enum infer_grammar_kind kind, const json_t *v);
 /* Appends a message to ask.messages. errors: INFER_E_MEMORY */
 enum infer_status field_message(struct job *j, json_t *message);
-/* A schema that any object fits, into ask.schema. errors: INFER_E_MEMORY */
+/* A schema that any object fits. errors: INFER_E_MEMORY */
 enum infer_status field_any_object(struct job *j, const char *at);
 /* The name of a type as messages say it: "a string". */
 const char *field_type_name(const json_t *v);

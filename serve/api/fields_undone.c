@@ -47,7 +47,8 @@ const struct field fields_undone[] = {
     UNDONE("repetition_detection", NAN, NAN),
     {"dry_sequence_breakers", FIELD_HAND, .hand = read_breakers},
     /* another model */
-    UNDONE("lora lora_path lora_request adapter adapter_id", NAN, NAN),
+    UNDONE_FOR("lora_path lora_request adapter adapter_id", NAN, NAN,
+               "is not done here: 'lora' [{id, scale}] is, of the adapters of /lora-adapters"),
     UNDONE("rope_frequency_base", 0, 0),
     UNDONE("rope_frequency_scale", 0, 1),
     /* the prompt */

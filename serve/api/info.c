@@ -1,11 +1,17 @@
 /* What a GET is answered with: models, health, the tokenizer, what the server is doing. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/mem.h"
+#include "serve/api/model_list.h"
 #include "serve/api/openai.h"
 #include "serve/api/routes.h"
+#include "serve/core/house.h"
 #include "serve/core/server.h"
+#include "serve/core/timeline.h"
+#include "base/host.h"
+#include "tools/trace.h"
 
 /* ---- models ---- */
 
@@ -23,8 +29,7 @@ static void add_model(const struct server *s, const char *name, struct buf *out)
              (unsigned long long)s->info.file_bytes);
 }
 
-/* What Codex reads of a list of models. */
-static void add_codex(const struct server *s, struct buf *out) {
+void models_codex(const char *name, int n_ctx, bool sees, struct buf *out) {
     json_put(out,
              "{slug:%s display_name:%s description:null default_reasoning_level:null "
              "supported_reasoning_levels:[] "
@@ -33,8 +38,8 @@ static void add_codex(const struct server *s, struct buf *out) {
              "truncation_policy:{mode:'tokens' limit:%d} supports_parallel_tool_calls:true context_window:%d "
              "max_context_window:%d auto_compact_token_limit:%d effective_context_window_percent:95 "
              "experimental_supported_tools:[] input_modalities:['text'",
-             s->name, s->name, s->n_ctx, s->n_ctx, s->n_ctx, (int)(0.9 * s->n_ctx));
-    json_put(out, s->vision ? "'image']}" : "]}");
+             name, name, n_ctx, n_ctx, n_ctx, (int)(0.9 * n_ctx));
+    json_put(out, sees ? "'image']}" : "]}");
 }
 
 static void not_ready(struct server *s, struct page *p) {
@@ -52,17 +57,23 @@ void get_models(struct server *s, const char *rest, struct page *p) {
         not_ready(s, p);
         return;
     }
+    if (s->house) {
+        models_list(s, p);
+        return;
+    }
     json_put(&p->body, "{object:'list' data:[");
     for (int i = 0; i < s->n_name; i++) add_model(s, s->names[i], &p->body);
     json_put(&p->body, "] has_more:false first_id:%s last_id:%s models:[", s->names[0],
              s->names[s->n_name - 1]);
-    add_codex(s, &p->body);
+    models_codex(s->name, s->n_ctx, s->vision != NULL, &p->body);
     json_put(&p->body, "]}\n");
 }
 
 void get_model(struct server *s, const char *rest, struct page *p) {
     if (atomic_load(&s->state) == SERVER_LOADING) {
         not_ready(s, p);
+    } else if (s->house) {
+        models_one(s, rest, p);
     } else if (server_knows_model(s, rest)) {
         add_model(s, rest, &p->body);
         buf_text(&p->body, "\n");
@@ -95,7 +106,10 @@ void get_metrics(struct server *s, const char *rest, struct page *p) {
         return;
     }
     p->type = "text/plain; version=0.0.4";
-    metrics_write(s, &p->body);
+    if (house_of(s))
+        house_metrics(s->house, &p->body);
+    else
+        metrics_write(s, &p->body);
 }
 
 void get_slots(struct server *s, const char *rest, struct page *p) {
@@ -106,10 +120,52 @@ void get_slots(struct server *s, const char *rest, struct page *p) {
         not_ready(s, p);
 }
 
+/* The last seconds that the path's end names. */
+static int64_t trace_since(const char *rest) {
+    char *end = NULL;
+    const double seconds = *rest ? strtod(rest, &end) : 10;
+    if (*rest && (*end || !(seconds > 0 && seconds <= 1e6))) return -1;
+    const int64_t since = (int64_t)(1e9 * (host_seconds() - seconds));
+    return since > 0 ? since : 0;
+}
+
+static void write_trace(struct server *s, int64_t since, struct buf *out) {
+    const struct trace_extra requests = {timeline_write, s->timeline};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    out->failed |= !f || trace_write(f, s->profile, since, &requests);
+    if (f) out->failed |= fclose(f) != 0;
+    if (!out->failed) buf_add(out, text, n);
+    free(text);
+}
+
+void get_trace(struct server *s, const char *rest, struct page *p) {
+    const int64_t since = trace_since(rest);
+    struct refusal r = {.type = "invalid_request_error"};
+    if (!s->profile) {
+        r.status = 404, r.code = "not_found";
+        snprintf(r.message, sizeof r.message,
+                 "this server keeps no trace: --profile or --trace when it is started");
+    } else if (since < 0) {
+        r.status = 400, r.code = "bad_value";
+        snprintf(r.message, sizeof r.message, "/debug/trace/SECONDS: a number above 0");
+    } else {
+        write_trace(s, since, &p->body);
+        return;
+    }
+    p->status = r.status;
+    openai_error(NULL, &r, "", false, &p->body);
+}
+
 void get_props(struct server *s, const char *rest, struct page *p) {
     (void)rest;
     if (atomic_load(&s->state) == SERVER_LOADING) {
         not_ready(s, p);
+        return;
+    }
+    if (s->house && s->member < 0) {
+        models_props(s, p);
         return;
     }
     const struct infer_sample_params *d = &s->sample;

@@ -6,6 +6,7 @@
 #include "serve/api/pictures.h"
 #include "serve/api/routes.h"
 #include "serve/core/server.h"
+#include "files/json.h"
 
 enum block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT, BLOCK_CALL };
 struct messages_state {
@@ -53,7 +54,7 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be a string or an array of blocks", at);
     if (json_is_string(v)) add_text(b, v);
     json_array_foreach((json_t *)v, i, block) {
-        const char *type = field_of(block, "type");
+        const char *type = json_text_of(block, "type");
         const json_t *text = json_object_get(block, "text");
         const char *s = json_string_value(text);
         if (strcmp(type, "tool_reference") == 0)
@@ -107,7 +108,7 @@ static enum infer_status user_blocks(struct job *j, const char *at, const json_t
     char place[96];
     bool any = false;
     json_array_foreach((json_t *)content, i, block) {
-        const char *type = field_of(block, "type");
+        const char *type = json_text_of(block, "type");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         if (strcmp(type, "tool_result") == 0) {
             if (says(c)) TRY(append_content(j, "user", c));
@@ -150,7 +151,7 @@ static enum infer_status assistant_blocks(struct job *j, const char *at, const j
     char place[96];
     enum infer_status st = INFER_OK;
     json_array_foreach((json_t *)content, i, block) {
-        const char *type = field_of(block, "type");
+        const char *type = json_text_of(block, "type");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         if (strcmp(type, "text") == 0)
             add_text(b, json_object_get(block, "text"));
@@ -223,7 +224,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be an array of at most %d tools", at, JOB_TOOLS);
     json_t *functions = json_array();
     json_array_foreach((json_t *)v, i, tool) {
-        const char *type = field_of(tool, "type");
+        const char *type = json_text_of(tool, "type");
         json_t *schema = json_object_get(tool, "input_schema"), *f;
         if (*type && strcmp(type, "custom") != 0) {
             job_warn(j, at, "the server's own tool %.60s is not here and was left out", type);
@@ -244,7 +245,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
 }
 
 static enum infer_status read_choice(struct job *j, const char *at, const json_t *v) {
-    const char *type = field_of(v, "type"), *name = json_string_value(json_object_get(v, "name"));
+    const char *type = json_text_of(v, "type"), *name = json_string_value(json_object_get(v, "name"));
     if (json_is_true(json_object_get(v, "disable_parallel_tool_use"))) j->ask.parallel_calls = false;
     if (strcmp(type, "tool") != 0) {
         json_t *mode = json_string(type);
@@ -259,7 +260,7 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
 }
 
 static enum infer_status read_thinking(struct job *j, const char *at, const json_t *v) {
-    const char *type = field_of(v, "type");
+    const char *type = json_text_of(v, "type");
     const json_t *budget = json_object_get(v, "budget_tokens");
     if (strcmp(type, "disabled") == 0) {
         snprintf(j->ask.effort, sizeof j->ask.effort, "none");

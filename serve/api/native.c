@@ -1,6 +1,4 @@
 /* POST /completion as llama.cpp's server has it, and the shape of the answers of its own routes (/infill has it as well). */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
@@ -65,7 +63,8 @@ static const struct field rows[] = {
     {"return_tokens", FIELD_BOOL, ASK(return_ids)},
     {"t_max_predict_ms", FIELD_NEUTRAL, -1, 0, .why = "is not done here: X-Request-Timeout is"},
     {"n_keep", .type = FIELD_SILENT}, /* nothing is dropped from a full context */
-    {"id_slot cache_prompt n_cache_reuse response_fields timings_per_token", .type = FIELD_SILENT},
+    {"id_slot", FIELD_INT, -1, 65535, ASK(id_slot)},
+    {"cache_prompt n_cache_reuse response_fields timings_per_token", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK
@@ -89,8 +88,9 @@ static void tokens(struct job *j, const struct event_token *t, int n, struct buf
 static void told_at_end(struct job *j, int choice, struct buf *out) {
     const struct job_answer *a = job_answer(j, choice);
     const struct infer_sample_params *p = &j->ask.params.sample;
-    json_put(out, "id_slot:-1 stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
-             j->server->name, j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer);
+    json_put(out, "id_slot:%d stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
+             a->lane, j->server->name, j->counts.answer, j->counts.prompt,
+             j->counts.prompt + j->counts.answer);
     json_put(out, "truncated:false has_new_line:%hhd stop_type:%s stopping_word:%s",
              (bool)(a->text.n && memchr(a->text.p, '\n', a->text.n)),
              a->finish == FINISH_LENGTH ? "limit"

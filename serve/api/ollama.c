@@ -7,6 +7,7 @@
 #include "serve/api/openai.h"
 #include "serve/api/pictures.h"
 #include "serve/api/routes.h"
+#include "serve/core/house.h"
 #include "serve/core/server.h"
 
 struct ollama_state {
@@ -94,7 +95,7 @@ static enum infer_status read_think(struct job *j, const char *at, const json_t 
 
 static enum infer_status read_format(struct job *j, const char *at, const json_t *v) {
     const char *word = json_string_value(v);
-    if (json_is_object(v)) return field_schema(j, at, v);
+    if (json_is_object(v)) return field_form(j, at, INFER_GRAMMAR_SCHEMA, v);
     if (word && !*word) return INFER_OK;
     if (!word || strcmp(word, "json") != 0)
         return job_invalid(j, at, "'%s' must be \"json\" or a JSON Schema", at);
@@ -346,38 +347,90 @@ static void ollama_done(struct job *j) {
 
 /* ---- the model ---- */
 
-static void details(const struct server *s, struct buf *out) {
+/* A model as this API tells it, loaded or not. */
+struct told {
+    const char *name, *digest, *arch, *type;
+    uint64_t n_param, bytes, vram;
+    int n_ctx;
+    double stays; /* seconds until it goes; less than 0: for ever */
+};
+
+static void details(const struct told *t, struct buf *out) {
     char size[32];
-    snprintf(size, sizeof size, "%.1fB", (double)s->info.n_param / 1e9);
+    snprintf(size, sizeof size, "%.1fB", (double)t->n_param / 1e9);
     json_put(out,
              "details:{parent_model:'' format:'gguf' family:%s families:[%s] parameter_size:%s "
              "quantization_level:%s}",
-             s->info.arch, s->info.arch, size, s->info.type_name);
+             t->arch, t->arch, size, t->type);
 }
 
-static void model(const struct server *s, bool loaded, struct buf *out) {
-    char iso[32];
+static struct told told_of(const struct server *s, int name) {
+    return (struct told){.name = s->names[name],
+                         .digest = s->fingerprint,
+                         .arch = s->info.arch,
+                         .type = s->info.type_name,
+                         .n_param = s->info.n_param,
+                         .bytes = s->info.file_bytes,
+                         .n_ctx = s->n_ctx,
+                         .stays = -1};
+}
+
+/* One of several; the view outlives it. */
+static struct told told_of_view(const struct house_view *v, int name) {
+    return (struct told){.name = v->server->names[name],
+                         .digest = v->name,
+                         .arch = v->info.arch,
+                         .type = v->info.type,
+                         .n_param = v->info.n_param,
+                         .bytes = v->info.file_bytes,
+                         .vram = v->info.need.card,
+                         .n_ctx = v->info.n_ctx,
+                         .stays = v->stays};
+}
+
+static void when(char *text, size_t n, time_t t) {
     struct tm utc;
-    strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&(time_t){s->created}, &utc));
+    strftime(text, n, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&t, &utc));
+}
+
+static void model(const struct server *s, const struct told *t, bool loaded, struct buf *out) {
+    char iso[32];
+    when(iso, sizeof iso, s->created);
+    json_put(out, "{name:%s model:%s modified_at:%s size:%llu digest:%s", t->name, t->name, iso,
+             (unsigned long long)t->bytes, t->digest);
+    details(t, out);
+    if (loaded) {
+        when(iso, sizeof iso, time(NULL) + (time_t)t->stays);
+        json_put(out, "expires_at:%s size_vram:%llu context_length:%d",
+                 t->stays < 0 ? "9999-12-31T00:00:00Z" : iso, (unsigned long long)t->vram, t->n_ctx);
+    }
+    json_put(out, "}");
+}
+
+static void models(struct server *s, bool loaded, struct buf *out) {
     json_put(out, "{models:[");
+    for (int i = 0; house_of(s) && i < house_count(s->house); i++) {
+        struct house_view v;
+        house_see(s->house, i, &v);
+        for (int k = 0; k < v.server->n_name && (!loaded || v.state == FLEET_IN); k++) {
+            const struct told t = told_of_view(&v, k);
+            model(s, &t, loaded, out);
+        }
+    }
     for (int i = 0; i < s->n_name && atomic_load(&s->state) != SERVER_LOADING; i++) {
-        json_put(out, "{name:%s model:%s modified_at:%s size:%llu digest:%s", s->names[i], s->names[i], iso,
-                 (unsigned long long)s->info.file_bytes, s->fingerprint);
-        details(s, out);
-        if (loaded)
-            json_put(out, "expires_at:'9999-12-31T00:00:00Z' size_vram:0 context_length:%d", s->n_ctx);
-        json_put(out, "}");
+        const struct told t = told_of(s, i);
+        model(s, &t, loaded, out);
     }
     json_put(out, "]}\n");
 }
 
 void ollama_tags(struct server *s, const char *rest, struct page *p) {
     (void)rest;
-    model(s, false, &p->body);
+    models(s, false, &p->body);
 }
 void ollama_ps(struct server *s, const char *rest, struct page *p) {
     (void)rest;
-    model(s, true, &p->body);
+    models(s, true, &p->body);
 }
 void ollama_version(struct server *s, const char *rest, struct page *p) {
     (void)s, (void)rest;
@@ -391,25 +444,45 @@ static enum infer_status show_read(struct job *j, const json_t *body) {
     return INFER_OK;
 }
 
-static enum infer_status show_reply(struct job *j, struct buf *out) {
-    const struct server *s = j->server;
-    const struct infer_model_info *m = &s->info;
+/* What all models have of it. */
+static void show(const struct told *t, const char *template, size_t n, int n_embd, int n_layer,
+                 struct buf *out) {
     const struct {
         const char *name;
         int is;
-    } of_arch[] = {
-        {"context_length", s->n_ctx}, {"embedding_length", m->n_embd}, {"block_count", m->n_layer}};
-    json_put(out, "{license:'' modelfile:'' parameters:'' template:%.*s",
-             s->template.text ? (int)s->template.n : 0, s->template.text);
-    details(s, out);
-    json_put(out, "model_info:{general.architecture:%s general.parameter_count:%llu", m->arch,
-             (unsigned long long)m->n_param);
+    } of_arch[] = {{"context_length", t->n_ctx}, {"embedding_length", n_embd}, {"block_count", n_layer}};
+    json_put(out, "{license:'' modelfile:'' parameters:'' template:%.*s", (int)n, template);
+    details(t, out);
+    json_put(out, "model_info:{general.architecture:%s general.parameter_count:%llu", t->arch,
+             (unsigned long long)t->n_param);
     for (int i = 0; i < 3; i++) {
         char key[96];
-        snprintf(key, sizeof key, "%s.%s", m->arch, of_arch[i].name);
+        snprintf(key, sizeof key, "%s.%s", t->arch, of_arch[i].name);
         json_put(out, "%s:%d", key, of_arch[i].is);
     }
     json_put(out, "} capabilities:['completion'");
+}
+
+/* One of several, which is not loaded for it. */
+static enum infer_status show_one(struct job *j, struct buf *out) {
+    struct house_view v;
+    struct refusal r;
+    const int i = house_find(j->server->house, j->ask.model, &r);
+    if (i < 0) return job_refuse(j, r.status, r.code, r.param, "%s", r.message);
+    house_see(j->server->house, i, &v);
+    const struct told t = told_of_view(&v, 0);
+    show(&t, "", 0, v.info.n_embd, v.info.n_layer, out);
+    if (v.info.sees) json_put(out, "'vision'");
+    if (v.info.talks) json_put(out, "'tools'");
+    json_put(out, "]}\n");
+    return INFER_OK;
+}
+
+static enum infer_status show_reply(struct job *j, struct buf *out) {
+    const struct server *s = j->server;
+    if (s->house) return show_one(j, out);
+    const struct told t = told_of(s, 0);
+    show(&t, s->template.text, s->template.text ? s->template.n : 0, s->info.n_embd, s->info.n_layer, out);
     if (s->vision) json_put(out, "'vision'");
     if (s->template.text) json_put(out, "'tools'");
     if (s->tools.thinking) json_put(out, "'thinking'");
@@ -417,11 +490,27 @@ static enum infer_status show_reply(struct job *j, struct buf *out) {
     return INFER_OK;
 }
 
+/* ---- a request that only loads its model, or lets it go ---- */
+
+static bool loads_only(const json_t *body) {
+    const json_t *messages = json_object_get(body, "messages");
+    const char *prompt = json_string_value(json_object_get(body, "prompt"));
+    return !json_array_size(messages) && !(prompt && *prompt) && !json_object_get(body, "images");
+}
+
+static void loaded(const struct job *j, const char *why, struct buf *out) {
+    char text[40];
+    when(text, sizeof text, time(NULL));
+    json_put(out, "{model:%s created_at:%s", *j->ask.model ? j->ask.model : j->server->name, text);
+    json_put(out, j->front == &ollama_chat ? "message:{role:'assistant' content:''}" : "response:''");
+    json_put(out, "done:true done_reason:%s}\n", why);
+}
+
 #define ANSWERS                                                                                              \
     .prefix = "", .stream_type = "application/x-ndjson", .event = ollama_event, .whole = ollama_whole,       \
-    .error = ollama_error, .done = ollama_done
+    .error = ollama_error, .done = ollama_done, .keeps = true, .loads_only = loads_only, .loaded = loaded
 const struct front_end ollama_chat = {.state = sizeof(struct ollama_state), .read = chat_read, ANSWERS};
 const struct front_end ollama_generate = {
     .state = sizeof(struct ollama_state), .read = generate_read, ANSWERS};
 const struct front_end ollama_show = {
-    .prefix = "", .read = show_read, .reply = show_reply, .error = ollama_error};
+    .prefix = "", .read = show_read, .reply = show_reply, .error = ollama_error, .of_house = true};

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "serve/api/pictures.h"
 #include "serve/core/server.h"
+#include "files/json.h"
 
 /* ---- answers ---- */
 
@@ -22,8 +23,17 @@ void openai_usage(const struct job *j, struct buf *out) {
     json_put(out,
              "usage:{prompt_tokens:%d completion_tokens:%d total_tokens:%d "
              "prompt_tokens_details:{cached_tokens:%d} "
-             "completion_tokens_details:{reasoning_tokens:%d}}",
-             n->prompt, n->answer, n->prompt + n->answer, n->cached, n->reasoning);
+             "completion_tokens_details:{reasoning_tokens:%d accepted_prediction_tokens:%d "
+             "rejected_prediction_tokens:%d}",
+             n->prompt, n->answer, n->prompt + n->answer, n->cached, n->reasoning, n->right,
+             n->guessed - n->right);
+    if (j->ask.energy) json_put(out, " energy_joules:%.4f", n->joules);
+    json_put(out, "}");
+}
+
+enum infer_status openai_count_reply(struct job *j, struct buf *out) {
+    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
+    return INFER_OK;
 }
 
 static double per(double a, double b) { return b > 0 ? a / b : 0; }
@@ -33,10 +43,12 @@ void openai_timings(const struct job *j, struct buf *out) {
     const int computed = n->prompt - n->cached;
     json_put(out,
              "timings:{cache_n:%d prompt_n:%d prompt_ms:%.3f prompt_per_token_ms:%.3f prompt_per_second:%.2f "
-             "predicted_n:%d predicted_ms:%.3f predicted_per_token_ms:%.3f predicted_per_second:%.2f}",
+             "predicted_n:%d predicted_ms:%.3f predicted_per_token_ms:%.3f predicted_per_second:%.2f",
              n->cached, computed, n->prompt_ms, per(n->prompt_ms, computed),
              per(1e3 * computed, n->prompt_ms), n->answer, n->answer_ms, per(n->answer_ms, n->n_decoded),
              per(1e3 * n->n_decoded, n->answer_ms));
+    if (n->guessed) json_put(out, "draft_n:%d draft_n_accepted:%d", n->guessed, n->right);
+    json_put(out, "}");
 }
 
 void openai_warnings(const struct job *j, struct buf *out) {
@@ -238,12 +250,24 @@ enum infer_status openai_format(struct job *j, const char *at, const json_t *v) 
     snprintf(place, sizeof place, "%s.type", at);
     if (!type) return job_invalid(j, place, "'%s' must be text, json_object or json_schema", place);
     if (strcmp(type, "text") == 0) return INFER_OK;
+    if (strcmp(type, "structural_tag") == 0) return field_form(j, at, INFER_GRAMMAR_TAGS, v);
+    if (strcmp(type, "regex") == 0 || strcmp(type, "grammar") == 0) {
+        const bool regex = *type == 'r';
+        const json_t *text = json_object_get(v, type);
+        if (!text && regex) text = json_object_get(v, "pattern");
+        if (!text) text = json_object_get(v, "value");
+        snprintf(place, sizeof place, "%s.%s", at, type);
+        if (!text) return job_invalid(j, place, "'%s' is missing", place);
+        return field_form(j, place, regex ? INFER_GRAMMAR_REGEX : INFER_GRAMMAR_TEXT, text);
+    }
     if (strcmp(type, "json_object") == 0 && !schema) return field_any_object(j, at);
     if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0)
-        return job_invalid(j, place, "'%s' is none of text, json_object, json_schema", place);
+        return job_invalid(j, place,
+                           "'%s' is none of text, json_object, json_schema, regex, grammar, structural_tag",
+                           place);
     snprintf(place, sizeof place, "%s.%sschema", at, inner ? "json_schema." : "");
     if (!schema) return job_invalid(j, place, "'%s' is missing", place);
-    return field_schema(j, place, schema);
+    return field_form(j, place, INFER_GRAMMAR_SCHEMA, schema);
 }
 
 enum infer_status openai_effort(struct job *j, const char *at, const json_t *v) {
@@ -327,13 +351,13 @@ static enum infer_status read_pictures(struct job *j, const char *at, const json
     bool any = false;
     enum infer_status st = INFER_OK;
     *out = NULL;
-    json_array_foreach((json_t *)content, i, part) any |= content_is_picture(field_of(part, "type"));
+    json_array_foreach((json_t *)content, i, part) any |= content_is_picture(json_text_of(part, "type"));
     if (!any) return INFER_OK;
     json_array_foreach((json_t *)content, i, part) {
         const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
         if (!text) text = json_object_get(part, "refusal");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
-        if (!st && content_is_picture(field_of(part, "type")))
+        if (!st && content_is_picture(json_text_of(part, "type")))
             st = content_picture(j, place, part, &c);
         else if (json_is_string(text))
             buf_add(&c.text, json_string_value(text), json_string_length(text));

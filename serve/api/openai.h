@@ -11,6 +11,8 @@ void openai_usage(const struct job *j, struct buf *out);
 void openai_timings(const struct job *j, struct buf *out);
 void openai_warnings(const struct job *j, struct buf *out);
 void openai_infer(const struct job *j, struct buf *out);
+/* How many tokens a prompt has. */
+enum infer_status openai_count_reply(struct job *j, struct buf *out);
 /* The beginning of a whole answer or chunk, {id, object, created, model, system_fingerprint; and the end of the first behind its choices:
  * ], usage, timings, infer}. */
 void openai_head(const struct job *j, const char *object, struct buf *out);

@@ -1,5 +1,4 @@
 /* POST /v1/chat/completions */
-#include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
@@ -87,13 +86,17 @@ static const struct field rows[] = {
     {"tool_choice", FIELD_HAND, .hand = openai_tool_choice},
     {"parallel_tool_calls", FIELD_BOOL, ASK(parallel_calls)},
     {"reasoning_effort reasoning", FIELD_HAND, .hand = openai_effort},
-    {"thinking_budget_tokens thinking_token_budget", FIELD_INT, 0, 1e9, ASK(n_think)},
+    {"thinking_budget_tokens thinking_token_budget thinking_budget reasoning_budget reasoning_budget_tokens",
+     FIELD_INT, -1, 1e9, ASK(n_think)},
+    {"thinking_budget_seconds", FIELD_NUMBER, 0, 1e6, ASK(think_seconds)},
     {"reasoning_format", FIELD_HAND, .hand = read_think_format},
     {"include_reasoning", FIELD_NOT, ASK(thinking_hidden)},
     {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
     {"continue_final_message", FIELD_BOOL, ASK(go_on)},
     {"add_generation_prompt", FIELD_HAND, .hand = read_turn},
+    {"id_slot", FIELD_INT, -1, 65535, ASK(id_slot)},
     {"return_progress", FIELD_BOOL, ASK(progress)},
+    {"include_energy", FIELD_BOOL, ASK(energy)},
     {"prediction", FIELD_WARN, .why = "is not used to guess tokens: the answer is the same without"},
     {"timings_per_token", FIELD_WARN, .why = "timings come with the end of the answer"},
     {"functions", FIELD_NEUTRAL, .why = "is not supported here: tools is"},
@@ -239,11 +242,6 @@ static enum infer_status template_reply(struct job *j, struct buf *out) {
     return INFER_OK;
 }
 
-static enum infer_status count_reply(struct job *j, struct buf *out) {
-    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
-    return INFER_OK;
-}
-
 const struct front_end openai_chat = {.prefix = "chatcmpl-",
                                       .call_prefix = "call_",
                                       .state = sizeof(struct chat_state),
@@ -259,5 +257,5 @@ const struct front_end rest_template = {.prefix = "",
 const struct front_end openai_count = {.prefix = "",
                                        .state = sizeof(struct chat_state),
                                        .read = chat_read,
-                                       .reply = count_reply,
+                                       .reply = openai_count_reply,
                                        .error = openai_error};

@@ -1,6 +1,5 @@
 /* POST /v1/completions */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
@@ -67,11 +66,13 @@ static const struct field rows[] = {
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"best_of", FIELD_INT, 1, JOB_CHOICES, ASK(best_of)},
     {"echo", FIELD_BOOL, ASK(echo)},
+    {"include_energy", FIELD_BOOL, ASK(energy)},
     {"logprobs", FIELD_HAND, .hand = read_logprobs},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"stream_options", FIELD_HAND, .hand = openai_stream_options},
     {"response_format", FIELD_HAND, .hand = openai_format},
     {"parse_special", FIELD_NOT, ASK(plain_text)},
+    {"id_slot", FIELD_INT, -1, 65535, ASK(id_slot)},
     {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
     {"user store metadata cache_prompt", .type = FIELD_SILENT},
     {.name = NULL},

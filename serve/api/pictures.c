@@ -3,6 +3,8 @@
 #include <string.h>
 #include "base/mem.h"
 #include "serve/core/server.h"
+#include "files/json.h"
+#include "tools/net/listed.h"
 
 bool content_is_picture(const char *type) {
     return strcmp(type, "image_url") == 0 || strcmp(type, "input_image") == 0 || strcmp(type, "image") == 0;
@@ -66,23 +68,6 @@ static enum infer_status keep(struct job *j, const char *at, struct infer_pictur
     return INFER_OK;
 }
 
-static enum infer_status open_picture(struct job *j, const char *at, const char *base64, size_t n,
-                                      unsigned flags) {
-    struct infer_picture *p = NULL;
-    uint8_t *bytes;
-    size_t n_byte;
-    if (j->ask.n_picture >= JOB_PICTURES)
-        return job_invalid(j, at, "'%s': a request may have %d pictures", at, JOB_PICTURES);
-    TRY(mem_new(&bytes, n / 4 * 3 + 3, "a picture"));
-    enum infer_status st = decode_base64(base64, n, bytes, &n_byte)
-                               ? infer_picture_open(&p, j->server->vision, bytes, n_byte, flags)
-                               : job_invalid(j, at, "'%s' is not base64", at);
-    if ((st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED) && !j->refusal.status)
-        st = job_invalid(j, at, "'%s': %s", at, err_message());
-    mem_free(bytes);
-    return st ? st : keep(j, at, p);
-}
-
 /* What was said so far becomes a part. */
 static bool close_text(struct content *c) {
     if (!c->parts) c->parts = json_array();
@@ -92,24 +77,65 @@ static bool close_text(struct content *c) {
     return !c->text.failed && json_array_append_new(c->parts, part) == 0;
 }
 
-enum infer_status content_base64(struct job *j, const char *at, const char *base64, size_t n, unsigned flags,
-                                 struct content *c) {
-    if (!j->server->vision) return content_refuse(j, at, "image");
-    TRY(open_picture(j, at, base64, n, flags));
+/* The picture of a file's bytes[n], as a part behind what was said. */
+static enum infer_status add_picture(struct job *j, const char *at, const void *bytes, size_t n,
+                                     unsigned flags, struct content *c) {
+    struct infer_picture *p = NULL;
+    enum infer_status st = infer_picture_open(&p, j->server->vision, bytes, n, flags);
+    if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
+        return job_invalid(j, at, "'%s': %s", at, err_message());
+    TRY(st);
+    TRY(keep(j, at, p));
     json_t *part = json_pack("{s:s, s:i}", "type", "image", "picture", j->ask.n_picture - 1);
     if (close_text(c) && json_array_append_new(c->parts, part) == 0) return INFER_OK;
     return err_set(INFER_E_MEMORY, "out of memory: a message");
+}
+
+/* Whether there is room for one more. */
+static enum infer_status check_room(struct job *j, const char *at) {
+    if (!j->server->vision) return content_refuse(j, at, "image");
+    if (j->ask.n_picture < JOB_PICTURES) return INFER_OK;
+    return job_invalid(j, at, "'%s': a request may have %d pictures", at, JOB_PICTURES);
+}
+
+enum infer_status content_base64(struct job *j, const char *at, const char *base64, size_t n, unsigned flags,
+                                 struct content *c) {
+    uint8_t *bytes;
+    size_t n_byte;
+    TRY(check_room(j, at));
+    TRY(mem_new(&bytes, n / 4 * 3 + 3, "a picture"));
+    const enum infer_status st = decode_base64(base64, n, bytes, &n_byte)
+                                     ? add_picture(j, at, bytes, n_byte, flags, c)
+                                     : job_invalid(j, at, "'%s' is not base64", at);
+    mem_free(bytes);
+    return st;
+}
+
+/* Where the operator's list names its host, else refused. A file that is not here yet ends the reading (job.fetches). */
+static enum infer_status of_address(struct job *j, const char *at, const char *url, unsigned flags,
+                                    struct content *c) {
+    const char *urls = j->server->o.image_urls;
+    if (!urls)
+        return job_invalid(
+            j, at,
+            "'%s': addresses are not fetched here: the picture itself is sent, as data:image/png;base64,..",
+            at);
+    if (!http_listed(urls, url))
+        return job_invalid(j, at, "'%s': pictures are not fetched from that address (--image-urls)", at);
+    TRY(check_room(j, at));
+    const struct job_file *f = job_file(j, url);
+    if (!f) return err_set(INFER_E_MEMORY, "out of memory: an address");
+    if (f->bytes) return add_picture(j, at, f->bytes, f->n, flags, c);
+    if (f->why) return job_invalid(j, at, "'%s': %s", at, f->why);
+    j->fetches = true;
+    return err_set(INFER_E_CANCEL, "a picture is fetched first");
 }
 
 /* data:image/png;base64,.. */
 static enum infer_status of_url(struct job *j, const char *at, const char *url, unsigned flags,
                                 struct content *c) {
     const char *comma = strchr(url, ',');
-    if (strncmp(url, "data:", 5) != 0)
-        return job_invalid(
-            j, at,
-            "'%s': addresses are not fetched here: the picture itself is sent, as data:image/png;base64,..",
-            at);
+    if (strncmp(url, "data:", 5) != 0) return of_address(j, at, url, flags, c);
     if (!comma || comma - url < 7 || strncmp(comma - 7, ";base64", 7) != 0)
         return job_invalid(j, at, "'%s' is no data:image/png;base64,..", at);
     return content_base64(j, at, comma + 1, strlen(comma + 1), flags, c);
@@ -128,21 +154,21 @@ static enum infer_status read_detail(struct job *j, const char *at, const char *
 /* {type: image, source: {type: base64, data}} */
 static enum infer_status of_source(struct job *j, const char *at, const json_t *source, struct content *c) {
     const json_t *data = json_object_get(source, "data");
-    const char *type = field_of(source, "type");
-    if (strcmp(type, "url") == 0) return of_url(j, at, field_of(source, "url"), 0, c);
+    const char *type = json_text_of(source, "type");
+    if (strcmp(type, "url") == 0) return of_url(j, at, json_text_of(source, "url"), 0, c);
     if (strcmp(type, "base64") != 0 || !json_is_string(data))
         return job_invalid(j, at, "'%s.source' must be {\"type\": \"base64\", \"media_type\", \"data\"}", at);
     return content_base64(j, at, json_string_value(data), json_string_length(data), 0, c);
 }
 
 enum infer_status content_picture(struct job *j, const char *at, const json_t *part, struct content *c) {
-    const char *type = field_of(part, "type");
+    const char *type = json_text_of(part, "type");
     const json_t *image = json_object_get(part, "image_url"), *source = json_object_get(part, "source");
     const json_t *url = json_is_object(image) ? json_object_get(image, "url") : image;
     unsigned flags = 0;
     if (!content_is_picture(type) || !j->server->vision) return content_refuse(j, at, type);
     if (source) return of_source(j, at, source, c);
-    TRY(read_detail(j, at, field_of(json_is_object(image) ? image : part, "detail"), &flags));
+    TRY(read_detail(j, at, json_text_of(json_is_object(image) ? image : part, "detail"), &flags));
     if (json_object_get(part, "file_id") && !json_is_null(json_object_get(part, "file_id")))
         return job_invalid(j, at, "'%s.file_id': no files are stored here", at);
     if (!json_is_string(url)) return job_invalid(j, at, "'%s' has no URL of a picture", at);

@@ -1,5 +1,5 @@
-/* POST /v1/rerank, /v2/rerank and /v1/score, as Jina, Cohere and vLLM have it, with a chat model as the judge: each document is put before it in the words that
- * Qwen3-Reranker was trained on, and the score is p(yes) of its logits for yes and no.
+/* POST /v1/rerank, /v2/rerank and /v1/score, as Jina, Cohere and vLLM have it. A cross-encoder scores query and document together. With a chat model as the judge
+ * each document is put before it in the words that Qwen3-Reranker was trained on, and the score is p(yes) of its logits for yes and no.
  * source: the model card of Qwen3-Reranker */
 #include <math.h>
 #include <stdio.h>
@@ -136,12 +136,37 @@ static const char *query_of(const struct rerank_state *s, size_t i) {
                       : s->query;
 }
 
+/* Of a cross-encoder a pair of texts for each document; what is too long is cut off, as the models were trained. */
+static enum infer_status pairs(struct job *j) {
+    struct ask *a = &j->ask;
+    const struct server *s = j->server;
+    const struct rerank_state *r = j->state;
+    size_t i;
+    json_t *d;
+    if (s->info.n_label != 1)
+        return job_refuse(j, 400, "unsupported_parameter", NULL,
+                          "the model gives %d scores, and one is known", s->info.n_label);
+    a->params.make = infer_model_makes(&s->info);
+    a->params.n_predict = 0;
+    TRY(mem_new(&a->prompt, json_array_size(r->documents) * sizeof *a->prompt, "documents"));
+    json_array_foreach(r->documents, i, d) {
+        struct infer_text t;
+        struct infer_text_options o = {.a = query_of(r, i), .b = text_of(d)};
+        o.n_a = strlen(o.a), o.n_b = strlen(o.b);
+        o.most = s->info.n_text < s->n_ctx ? s->info.n_text : s->n_ctx;
+        TRY(infer_text_ids(s->model, &o, &t));
+        a->prompt[a->n_prompt++] = (struct ask_prompt){.ids = t.ids, .n_id = t.n, .n_first = t.n_first};
+    }
+    return INFER_OK;
+}
+
 /* A prompt of each document, and what its logits are asked for. */
 static enum infer_status judge(struct job *j) {
     struct ask *a = &j->ask;
     const struct rerank_state *s = j->state;
     size_t i;
     json_t *d;
+    if (j->server->info.n_label) return pairs(j);
     a->params.make = INFER_MAKE_LOGITS;
     a->params.make_id = a->make_id;
     a->params.n_make_id = 2;
@@ -149,9 +174,10 @@ static enum infer_status judge(struct job *j) {
     a->make_id[0] = word(j->server->model, "yes");
     a->make_id[1] = word(j->server->model, "no");
     if (!j->server->template.text || a->make_id[0] < 0 || a->make_id[1] < 0)
-        return job_refuse(j, 400, "unsupported_parameter", NULL,
-                          "documents are judged by chat models that have a token for 'yes' and one for 'no', "
-                          "and this is none");
+        return job_refuse(
+            j, 400, "unsupported_parameter", NULL,
+            "documents are judged by cross-encoders and by chat models that have a token for 'yes' and one for 'no', "
+            "and this is none");
     TRY(mem_new(&a->prompt, json_array_size(s->documents) * sizeof *a->prompt, "documents"));
     json_array_foreach(s->documents, i, d) {
         TRY(ask_about(j, query_of(s, i), text_of(d), &a->prompt[a->n_prompt]));
@@ -195,10 +221,11 @@ static int better(const void *a, const void *b) {
     return x->score != y->score ? (x->score < y->score ? 1 : -1) : x->index - y->index;
 }
 
-/* p(yes) of document i. */
+/* p(yes) of document i, or a sigmoid of what a cross-encoder gives. */
 static double score(const struct job *j, int i) {
-    const float *made = j->choice[i].made;
-    return made ? 1 / (1 + exp((double)made[1] - (double)made[0])) : 0;
+    const struct choice *c = &j->choice[i];
+    if (!c->made) return 0;
+    return 1 / (1 + exp((c->n_made > 1 ? (double)c->made[1] : 0) - (double)c->made[0]));
 }
 
 static void rerank_whole(struct job *j, struct buf *out) {

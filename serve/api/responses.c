@@ -335,11 +335,6 @@ static void responses_done(struct job *j) {
     }
 }
 
-static enum infer_status count_reply(struct job *j, struct buf *out) {
-    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
-    return INFER_OK;
-}
-
 const struct front_end responses_api = {.prefix = "resp_",
                                         .call_prefix = "call_",
                                         .ordered = true,
@@ -353,6 +348,6 @@ const struct front_end responses_api = {.prefix = "resp_",
 const struct front_end responses_count = {.prefix = "resp_",
                                           .state = sizeof(struct responses_state),
                                           .read = responses_read,
-                                          .reply = count_reply,
+                                          .reply = openai_count_reply,
                                           .error = responses_error,
                                           .done = responses_done};

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "serve/api/pictures.h"
 #include "serve/api/responses_int.h"
+#include "files/json.h"
 
 static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
@@ -18,7 +19,7 @@ static enum infer_status joined(struct job *j, const char *at, const json_t *v, 
     if (v && !json_is_string(v) && !json_is_array(v) && !json_is_null(v))
         st = job_invalid(j, at, "'%s' must be a string or an array of parts", at);
     json_array_foreach((json_t *)v, i, part) {
-        const char *type = field_of(part, "type");
+        const char *type = json_text_of(part, "type");
         const json_t *text = json_object_get(part, is(type, "refusal") ? "refusal" : "text");
         snprintf(place, sizeof place, "%s[%zu]", at, i);
         if (content_is_picture(type))
@@ -37,15 +38,15 @@ static enum infer_status joined(struct job *j, const char *at, const json_t *v, 
 /* The assistant's message that items behind each other are of: reasoning, text, calls. text: one that has none yet. */
 static json_t *assistant(struct job *j, bool text) {
     json_t *last = json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
-    const bool fits = is(field_of(last, "role"), "assistant") &&
-                      (!text || (!*field_of(last, "content") && !json_object_get(last, "tool_calls")));
+    const bool fits = is(json_text_of(last, "role"), "assistant") &&
+                      (!text || (!*json_text_of(last, "content") && !json_object_get(last, "tool_calls")));
     if (fits) return last;
     json_array_append_new(j->ask.messages, json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
     return json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
 }
 
 static enum infer_status read_text_item(struct job *j, const char *at, const json_t *item) {
-    const char *role = field_of(item, "role");
+    const char *role = json_text_of(item, "role");
     json_t *content;
     char place[96];
     snprintf(place, sizeof place, "%s.content", at);
@@ -66,7 +67,7 @@ static enum infer_status read_reasoning_item(struct job *j, const json_t *item) 
     for (int k = 0; k < 2 && b.n == 0; k++)
         json_array_foreach((json_t *)json_object_get(item, where[k]), i, part) {
             if (b.n) buf_text(&b, "\n");
-            buf_text(&b, field_of(part, "text"));
+            buf_text(&b, json_text_of(part, "text"));
         }
     if (b.n) json_object_set_new(assistant(j, true), "reasoning_content", json_stringn(b.p, b.n));
     buf_free(&b);
@@ -75,15 +76,15 @@ static enum infer_status read_reasoning_item(struct job *j, const json_t *item) 
 
 static enum infer_status read_call_item(struct job *j, const char *at, const json_t *item, bool custom) {
     struct responses_state *s = j->state;
-    const char *name = field_of(item, "name"), *id = field_of(item, "call_id"),
-               *space = field_of(item, "namespace");
+    const char *name = json_text_of(item, "name"), *id = json_text_of(item, "call_id"),
+               *space = json_text_of(item, "namespace");
     char full[320];
     snprintf(full, sizeof full, "%.120s%s%.180s", space, *space ? "__" : "", name);
     if (!*name || !*id) return job_invalid(j, at, "'%s' needs a name and a call_id", at);
     json_t *m = assistant(j, false), *calls = json_object_get(m, "tool_calls");
     if (!calls) json_object_set_new(m, "tool_calls", calls = json_array());
-    json_t *args = custom ? json_pack("{s:s}", "input", field_of(item, "input"))
-                          : json_string(field_of(item, "arguments"));
+    json_t *args = custom ? json_pack("{s:s}", "input", json_text_of(item, "input"))
+                          : json_string(json_text_of(item, "arguments"));
     json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type", "function",
                                            "function", "name", full, "arguments", args));
     json_object_set_new(s->names, id, json_string(full));
@@ -92,7 +93,7 @@ static enum infer_status read_call_item(struct job *j, const char *at, const jso
 
 static enum infer_status read_output_item(struct job *j, const char *at, const json_t *item) {
     struct responses_state *s = j->state;
-    const char *id = field_of(item, "call_id"), *name = json_string_value(json_object_get(s->names, id));
+    const char *id = json_text_of(item, "call_id"), *name = json_string_value(json_object_get(s->names, id));
     json_t *content;
     char place[96];
     snprintf(place, sizeof place, "%s.output", at);
@@ -103,7 +104,7 @@ static enum infer_status read_output_item(struct job *j, const char *at, const j
 }
 
 static enum infer_status read_item(struct job *j, const char *at, const json_t *item) {
-    const char *type = field_of(item, "type");
+    const char *type = json_text_of(item, "type");
     if (!json_is_object(item)) return job_invalid(j, at, "'%s' must be an object", at);
     if (is(type, "message") || !*type) return read_text_item(j, at, item);
     if (is(type, "reasoning")) return read_reasoning_item(j, item);
@@ -144,7 +145,7 @@ static enum infer_status read_instructions(struct job *j, const char *at, const 
 /* {type function, function {..}} of a flat tool, appended to `to`; space NULL: in none. */
 static void add_tool(struct responses_state *s, json_t *to, const json_t *tool, const char *space) {
     static const char *const keys[] = {"description", "parameters", "strict", "format"};
-    const char *type = field_of(tool, "type"), *name = field_of(tool, "name");
+    const char *type = json_text_of(tool, "type"), *name = json_text_of(tool, "name");
     char full[320];
     snprintf(full, sizeof full, "%.120s%s%.180s", space ? space : "", space ? "__" : "", name);
     json_t *f = json_pack("{s:s}", "name", full);
@@ -168,12 +169,12 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be an array", at);
     }
     json_array_foreach((json_t *)v, i, tool) {
-        const char *type = field_of(tool, "type");
+        const char *type = json_text_of(tool, "type");
         if (is(type, "function") || is(type, "custom"))
             add_tool(s, tools, tool, NULL);
         else if (is(type, "namespace"))
             json_array_foreach(json_object_get(tool, "tools"), k, inner)
-                add_tool(s, tools, inner, field_of(tool, "name"));
+                add_tool(s, tools, inner, json_text_of(tool, "name"));
         else
             job_warn(j, at, "the tool %.60s is not here and was left out", type);
     }
@@ -271,7 +272,7 @@ enum infer_status responses_read(struct job *j, const json_t *body) {
     TRY(openai_tool_mode(j, body));
     if (s->logprobs) a->params.n_logprob = s->top_logprobs;
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
-    if (!last || is(field_of(last, "role"), "system")) /* a client tries whether anyone is there */
+    if (!last || is(json_text_of(last, "role"), "system")) /* a client tries whether anyone is there */
         TRY(field_message(j, json_pack("{s:s, s:s}", "role", "user", "content", "")));
     return INFER_OK;
 }

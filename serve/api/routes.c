@@ -2,11 +2,14 @@
 #include <string.h>
 
 const struct route routes[] = {
-#define POST(path, front) {path, &front, NULL, false},
-#define GET(path, get)    {path, NULL, get, false},
-#define OPEN(path, get)   {path, NULL, get, true},
+#define POST(path, front)           {path, &front, NULL, false, 0, false},
+#define GET(path, get)              {path, NULL, get, false, 0, false},
+#define GET_OF(path, get, how)      {path, NULL, get, false, how, false},
+#define BOTH(path, front, get, how) {path, &front, get, false, how, false},
+#define OPEN(path, get)             {path, NULL, get, true, 0, false},
+#define EVENTS(path, front)         {path, &front, NULL, false, 0, true},
 #include "serve/api/routes.def"
-    {NULL, NULL, NULL, false},
+    {NULL, NULL, NULL, false, 0, false},
 };
 
 const struct front_end *route_errors(const struct route *r, const char *path) {

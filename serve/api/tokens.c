@@ -1,5 +1,4 @@
 /* POST /tokenize and /detokenize. */
-#include <string.h>
 #include "base/mem.h"
 #include "serve/api/openai.h"
 #include "serve/api/routes.h"

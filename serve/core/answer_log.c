@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "serve/core/server.h"
+#include "base/host.h"
 
 enum { JOIN_BEYOND = 4 }; /* pieces that wait */
 
@@ -106,6 +107,7 @@ static void tell_one(struct job *j, struct choice *c, const struct event *e, log
         a->finish = e->finish;
         a->stop_text = e->stop_text;
         a->stop_id = e->stop_id;
+        a->lane = c->lane;
     }
     add_tokens(a, e);
     tell(j, e, user);
@@ -165,7 +167,7 @@ static void next_event(struct choice *c, bool joined, log_tell *tell, void *user
         e.n += p->kind == EVENT_PROGRESS ? 0 : p->n;
         c->at_text += p->kind == EVENT_PROGRESS ? 0 : p->n;
         has_text = true;
-        if (p->kind == EVENT_PROGRESS) e.ms = 1e3 * (serve_seconds() - c->job->arrived);
+        if (p->kind == EVENT_PROGRESS) e.ms = 1e3 * (host_seconds() - c->job->arrived);
         if (p->kind == EVENT_PROGRESS) e.call = 0, e.done = p->a, e.total = (int)p->n, e.cached = (int)p->id;
         if (p->kind == EVENT_CALL) own = p->flag, c->at_text += p->id;
         if (!text) break;

@@ -23,7 +23,7 @@ void log_free(struct answer_log *l);
 /* A choice: from its job and the seed to the state of its answer. */
 struct choice {
     struct job *job;
-    int index, i_prompt;
+    int index;
     const struct infer_prompt *prompt;
     struct choice *before; /* whose prompt is the same and is computed first; NULL: none */
     struct infer_constraint *constraint;
@@ -34,12 +34,13 @@ struct choice {
     enum choice_state { CHOICE_WAITS, CHOICE_RUNS, CHOICE_ENDED } state;
     void *run; /* the port's */
     int n_token, n_cached, n_reasoned, n_prompt_done;
+    int lane;                           /* where it was noted, -1: nowhere; set before log_end */
     bool looped;                        /* it repeated itself, and was stopped; set before log_end */
     bool stopped;                       /* by what came: nothing more is wanted */
     bool call_cut;                      /* the last call is not whole */
-    double began, first, latest, ended; /* request_seconds */
+    double began, first, latest, ended; /* host_seconds */
     double prompt_seconds, answer_seconds;
-    int n_computed, n_decoded;
+    int n_decoded, n_guessed, n_right;
     float *made; /* made[n_made], with ask.make; complete when the choice has ended */
     int n_made;
     bool told; /* something since the last wake */

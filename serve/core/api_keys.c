@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "base/mem.h"
 #include "files/textfile.h"
 
@@ -68,6 +67,14 @@ static enum infer_status read_keys(struct keys **k, const char *path, const char
     return *k ? INFER_OK : err_set(INFER_E_INPUT, "%s holds no key", path);
 }
 
+/* Mode bits that give a file to others. systemd 254 and later give a service's credentials to its user by an access list, whose mask stands where the
+ * group's bits are; the folder is the service's own. */
+static mode_t others(const char *path) {
+    const char *dir = getenv("CREDENTIALS_DIRECTORY");
+    const size_t n = dir ? strlen(dir) : 0;
+    return n && !strncmp(path, dir, n) && path[n] == '/' ? 007 : 077;
+}
+
 enum infer_status keys_open(struct keys **out, const char *path) {
     const char *env = getenv("INFER_API_KEY");
     struct stat st;
@@ -75,7 +82,7 @@ enum infer_status keys_open(struct keys **out, const char *path) {
     if (path) {
         char *text;
         size_t n;
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 077)
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & others(path))
             return err_set(INFER_E_INPUT, "%s can be read by others: chmod 600 %s", path, path);
         TRY(text_read(&text, &n, path, TEXT_PROMPT));
         enum infer_status s = read_keys(out, path, text);
@@ -91,6 +98,12 @@ enum infer_status keys_open(struct keys **out, const char *path) {
 }
 
 void keys_close(struct keys *k) { mem_free(k); }
+uint64_t keys_salt(const struct keys *k, int i) {
+    uint64_t h = 14695981039346656037ull;
+    for (int b = 0; b < KEY_BYTES; b++) h = (h ^ k->of[i].key[b]) * 1099511628211ull;
+    return h | 1;
+}
+
 const char *keys_name(const struct keys *k, int i) { return k && i >= 0 ? k->of[i].name : ""; }
 
 int keys_count(const struct keys *k) { return k ? k->n : 0; }

@@ -10,6 +10,8 @@ enum infer_status keys_open(struct keys **out, const char *path);
 void keys_close(struct keys *k);
 /* Which key this is, in constant time; -1: none. */
 int keys_find(const struct keys *k, const char *key, size_t n);
+/* A number for whose prompts share pages: by the key itself, so that it is the same in other processes; never 0. */
+uint64_t keys_salt(const struct keys *k, int i);
 const char *keys_name(const struct keys *k, int i);
 int keys_count(const struct keys *k);
 /* The best class that it may ask for; how many requests it may have here, `most` where its line does not say. */

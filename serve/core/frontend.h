@@ -66,10 +66,10 @@ struct job_answer {
     /* token[n_token], with echo those of the prompt first; views that live as long as the job */
     struct event_token *token;
     int n_token;
-    int n_prompt_token; /* of them the prompt's (echo) */
     enum job_finish finish;
     const char *stop_text;
     int32_t stop_id;
+    int lane; /* where it was noted (lanes.h), -1: nowhere */
 };
 const struct job_answer *job_answer(const struct job *j, int choice);
 
@@ -79,7 +79,9 @@ struct front_end {
     const char *stream_type; /* of a stream's content; NULL: server-sent events */
     /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
     bool ordered;
-    size_t state; /* bytes of job->state, which are zeros when read is called; 0: it has none */
+    bool bodyless; /* no body is {} */
+    bool list;     /* the body may be an array */
+    size_t state;  /* bytes of job->state, which are zeros when read is called; 0: it has none */
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
     enum infer_status (*read)(struct job *j, const json_t *body);
     /* NULL: the request is queued and answered. Else the prepare thread asks this for the body, once prompts are made (those that the ask
@@ -92,4 +94,10 @@ struct front_end {
     void (*error)(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
     void (*done)(struct job *j); /* frees what job->state holds; NULL: nothing */
+    /* It is about models, not for one: of a server of several `reply`, or (NULL) the stream of events, is the front's (house.h). */
+    bool of_house;
+    bool keeps; /* its requests say how long their model stays (keep_alive), where several are served */
+    /* Of those whether one asks for nothing else, and its answer, why: "load" or "unload". NULL: none does */
+    bool (*loads_only)(const json_t *body);
+    void (*loaded)(const struct job *j, const char *why, struct buf *out);
 };

@@ -8,7 +8,8 @@ struct kept_grammar {
     struct infer_grammar *grammar;
     char *text; /* text[n] */
     size_t n;
-    bool schema, listed; /* listed: among those that are looked through */
+    enum infer_grammar_kind kind;
+    bool listed; /* listed: among those that are looked through */
     int users;
     unsigned long long used; /* when it was taken last */
 };
@@ -40,9 +41,10 @@ void grammars_close(struct grammars *g) {
     mem_free(g);
 }
 
-static struct kept_grammar *find(struct grammars *g, const char *text, size_t n, bool schema) {
+static struct kept_grammar *find(struct grammars *g, enum infer_grammar_kind kind, const char *text,
+                                 size_t n) {
     for (int i = 0; i < g->n; i++)
-        if (g->of[i]->n == n && g->of[i]->schema == schema && memcmp(g->of[i]->text, text, n) == 0)
+        if (g->of[i]->n == n && g->of[i]->kind == kind && memcmp(g->of[i]->text, text, n) == 0)
             return g->of[i];
     return NULL;
 }
@@ -59,15 +61,14 @@ static void list(struct grammars *g, struct kept_grammar *k) {
     k->listed = true;
 }
 
-static enum infer_status make(struct kept_grammar **out, const char *text, size_t n, bool schema) {
+static enum infer_status make(struct kept_grammar **out, enum infer_grammar_kind kind, const char *text,
+                              size_t n) {
     struct kept_grammar *k;
     TRY(mem_new(&k, sizeof *k, "a grammar"));
-    *k = (struct kept_grammar){.n = n, .schema = schema, .users = 1};
+    *k = (struct kept_grammar){.n = n, .kind = kind, .users = 1};
     enum infer_status st = mem_new(&k->text, n + 1, "a grammar");
     if (!st) memcpy(k->text, text, n);
-    if (!st)
-        st = schema ? infer_grammar_from_schema(&k->grammar, text, n)
-                    : infer_grammar_from_gbnf(&k->grammar, text, n);
+    if (!st) st = infer_grammar_open(&k->grammar, kind, text, n);
     if (st)
         let_go(k);
     else
@@ -75,18 +76,18 @@ static enum infer_status make(struct kept_grammar **out, const char *text, size_
     return st;
 }
 
-enum infer_status grammars_take(struct grammars *g, const char *text, size_t n, bool schema,
+enum infer_status grammars_take(struct grammars *g, enum infer_grammar_kind kind, const char *text, size_t n,
                                 struct kept_grammar **kept, struct infer_grammar **out) {
     pthread_mutex_lock(&g->lock);
-    struct kept_grammar *k = find(g, text, n, schema);
+    struct kept_grammar *k = find(g, kind, text, n);
     if (k) k->users++, k->used = ++g->clock;
     pthread_mutex_unlock(&g->lock);
     atomic_fetch_add(k ? &g->metrics->grammars_known : &g->metrics->grammars_made, 1);
     if (!k) {
-        TRY(make(&k, text, n, schema));
+        TRY(make(&k, kind, text, n));
         pthread_mutex_lock(&g->lock);
         k->used = ++g->clock;
-        if (!find(g, text, n, schema)) list(g, k);
+        if (!find(g, kind, text, n)) list(g, k);
         pthread_mutex_unlock(&g->lock);
     }
     *kept = k;

@@ -10,8 +10,7 @@ struct kept_grammar;
 enum infer_status grammars_open(struct grammars **out, struct metrics *m);
 /* All that were taken have been given back. */
 void grammars_close(struct grammars *g);
-/* The grammar of text[n], GBNF or a JSON schema, made at the first call; *out until grammars_give. errors: those of infer_grammar_from_gbnf and
- * infer_grammar_from_schema */
-enum infer_status grammars_take(struct grammars *g, const char *text, size_t n, bool schema,
+/* The grammar of text[n], made at the first call; *out until grammars_give. errors: those of infer_grammar_open */
+enum infer_status grammars_take(struct grammars *g, enum infer_grammar_kind kind, const char *text, size_t n,
                                 struct kept_grammar **kept, struct infer_grammar **out);
 void grammars_give(struct grammars *g, struct kept_grammar *kept);

@@ -2,20 +2,15 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include "base/mem.h"
 #include "serve/core/answer_log.h"
 #include "tools/sampling.h"
+#include "serve/core/house.h"
 #include "serve/core/server.h"
 #include "serve/toolcall/tool_parser.h"
-
-double serve_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/host.h"
 
 void job_random_id(char *out) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -23,6 +18,22 @@ void job_random_id(char *out) {
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) infer_bug("no random numbers");
     for (int i = 0; i < JOB_ID; i++) out[i] = letters[bytes[i] % 36];
     out[JOB_ID] = 0;
+}
+
+static void say_nothing(struct job *j) {
+    const struct server *s = j->server;
+    struct ask *a = &j->ask;
+    a->n = 1;
+    a->params = infer_request_defaults();
+    a->params.end_ids = a->stop_id;
+    a->n_think = a->id_slot = -1;
+    a->parallel_calls = true;
+    a->params.loop_stop = true;
+    a->thinking_hidden = s->o.thinking == THINKING_HIDDEN;
+    a->thinking_as_content = s->o.thinking == THINKING_SHOWN;
+    a->params.sample = s->sample;
+    a->params.sample.repeat_penalty = NAN; /* nothing is said about it yet */
+    a->params.sample.seed = j->seed;
 }
 
 struct job *job_new(struct server *s, const struct front_end *f) {
@@ -34,21 +45,11 @@ struct job *job_new(struct server *s, const struct front_end *f) {
     j->server = s;
     j->front = f;
     j->created = time(NULL);
-    j->arrived = serve_seconds();
+    j->arrived = host_seconds();
     j->deadline = j->arrived + s->o.timeout;
     j->key = -1;
-    j->ask.n = 1;
-    j->ask.params = infer_request_defaults();
-    j->ask.params.seq = -1;
-    j->ask.params.end_ids = j->ask.stop_id;
-    j->ask.n_think = -1;
-    j->ask.parallel_calls = true;
-    j->ask.params.loop_stop = true;
-    j->ask.thinking_hidden = s->o.thinking == THINKING_HIDDEN;
-    j->ask.thinking_as_content = s->o.thinking == THINKING_SHOWN;
-    j->ask.params.sample = s->sample;
-    j->ask.params.sample.repeat_penalty = NAN; /* nothing is said about it yet */
-    j->ask.params.sample.seed = j->seed = sampling_seed();
+    j->seed = sampling_seed();
+    say_nothing(j);
     atomic_init(&j->refs, 1);
     pthread_mutex_init(&j->lock, NULL);
     return j;
@@ -91,11 +92,42 @@ static void free_ask(struct ask *a) {
     mem_free(a->prompt);
     mem_free(a->context);
     mem_free(a->bias);
+    mem_free(a->adapter);
     for (int i = 0; i < a->n_stop; i++) mem_free(a->stop[i]);
     for (int i = 0; i < a->n_bad; i++) mem_free(a->bad[i]);
     mem_free(a->allowed);
-    mem_free(a->gbnf);
-    mem_free(a->schema);
+    mem_free(a->form);
+}
+
+struct job_file *job_file(struct job *j, const char *url) {
+    for (int i = 0; i < j->n_file; i++)
+        if (strcmp(j->file[i].url, url) == 0) return &j->file[i];
+    struct job_file *grown = mem_realloc(j->file, (size_t)(j->n_file + 1) * sizeof *grown);
+    if (!grown) return NULL;
+    j->file = grown;
+    grown[j->n_file] = (struct job_file){.url = mem_strdup(url)};
+    return grown[j->n_file].url ? &grown[j->n_file++] : NULL;
+}
+
+static void free_state(struct job *j) {
+    if (j->state && j->front->done) j->front->done(j);
+    mem_free(j->state);
+    j->state = NULL;
+}
+
+void job_read_again(struct job *j) {
+    free_state(j);
+    free_ask(&j->ask);
+    memset(&j->ask, 0, sizeof j->ask);
+    say_nothing(j);
+    buf_free(&j->warnings);
+    j->warnings = (struct buf){0};
+    j->fetches = false;
+}
+
+void job_move(struct job *j, struct server *s) {
+    j->server = s;
+    say_nothing(j);
 }
 
 int job_prompt_tokens(const struct job *j) {
@@ -124,8 +156,14 @@ void job_drop_body(struct job *j) {
 
 void job_unref(struct job *j) {
     if (!j || atomic_fetch_sub(&j->refs, 1) != 1) return;
-    if (j->state && j->front->done) j->front->done(j);
-    mem_free(j->state);
+    free_state(j);
+    for (int i = 0; i < j->n_file; i++) {
+        mem_free(j->file[i].url);
+        mem_free(j->file[i].bytes);
+        mem_free(j->file[i].why);
+    }
+    mem_free(j->file);
+    json_decref(j->again);
     for (int i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
     for (int i = 0; i < j->n_prompt; i++) infer_prompt_free(&j->prompt[i]);
     mem_free(j->choice);
@@ -136,16 +174,11 @@ void job_unref(struct job *j) {
     free_ask(&j->ask);
     buf_free(&j->warnings);
     buf_free(&j->reply);
+    buf_free(&j->feed);
     job_drop_body(j);
     pthread_mutex_destroy(&j->lock);
+    if (j->server->house) house_left(j->server);
     mem_free(j);
-}
-
-int job_stage_of(struct job *j) {
-    pthread_mutex_lock(&j->lock);
-    int stage = j->stage;
-    pthread_mutex_unlock(&j->lock);
-    return stage;
 }
 
 void job_set_stage(struct job *j, enum job_stage stage) {
@@ -178,12 +211,20 @@ static const char *type_of(int status) {
                                             : "invalid_request_error";
 }
 
-void refusal_set(struct refusal *r, int status, const char *code, const char *param, const char *format,
-                 va_list ap) {
+static void refusal_set(struct refusal *r, int status, const char *code, const char *param,
+                        const char *format, va_list ap) {
     *r = (struct refusal){.type = type_of(status), .code = code};
     if (param) snprintf(r->param, sizeof r->param, "%s", param);
     vsnprintf(r->message, sizeof r->message, format, ap);
     r->status = status;
+}
+
+void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format,
+                  ...) {
+    va_list ap;
+    va_start(ap, format);
+    refusal_set(r, status, code, param, format, ap);
+    va_end(ap);
 }
 
 enum infer_status job_refuse(struct job *j, int status, const char *code, const char *param,

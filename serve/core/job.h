@@ -41,12 +41,21 @@ struct ask_prompt {
     size_t n;
     int32_t *ids; /* ids[n_id] */
     int n_id;
+    int n_first; /* infer_request_params.n_first */
 };
 
 /* A picture of a message, and its place for messages. */
 struct ask_picture {
     struct infer_picture *picture;
     char at[96];
+};
+
+/* A file that a request names by its address. */
+struct job_file {
+    char *url;
+    char *bytes; /* bytes[n]; NULL: it is to be fetched, or .why says why it cannot be */
+    size_t n;
+    char *why;
 };
 
 enum ask_tools { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED, TOOLS_NAMED };
@@ -85,10 +94,12 @@ struct ask {
     char *bad[INFER_AVOID_TEXTS];  /* texts that may not, bad[n_bad] */
     int n_bad;
     bool ignore_eos;
-    bool echo;    /* the prompt is part of the answer */
-    int best_of;  /* 0: not said */
-    char *gbnf;   /* a grammar, or NULL */
-    char *schema; /* a JSON Schema as text, or NULL; "{}": any value */
+    bool echo;   /* the prompt is part of the answer */
+    int best_of; /* 0: not said */
+    /* What the answer has to be, or NULL: a grammar, a schema ("{}": any value), ..; and the field that said so. */
+    char *form;
+    enum infer_grammar_kind form_kind;
+    char form_at[40];
 
     /* Tools and reasoning. */
     enum ask_tools tool_choice;
@@ -99,13 +110,19 @@ struct ask {
     bool thinking_hidden;     /* it is not told */
     bool thinking_as_content; /* reasoning_format none: nothing is told apart */
     int n_think;              /* most tokens of reasoning; -1: no limit */
+    float think_seconds;      /* most seconds of it; 0: no limit */
 
     /* How it is told. */
     bool stream;
     bool usage_chunk; /* stream_options.include_usage */
+    bool energy;      /* include_energy */
     bool progress;    /* return_progress */
     bool return_ids;  /* return_token_ids */
+    bool no_drafts;   /* nobody guesses tokens; params.n_draft: at most so many at once */
 
+    /* scales of all adapters; NULL: there are none, or nothing is said yet */
+    float *adapter;
+    int id_slot;        /* the lane that it is noted in (lanes.h); -1: any */
     int32_t make_id[2]; /* params.make_id */
     char model[257];    /* as the client says it; "": nothing */
 };
@@ -128,6 +145,8 @@ struct job_counts {
     /* until it began; in its steps; from its arrival to the first token */
     double queue_ms, prompt_ms, answer_ms, first_ms;
     int n_decoded;
+    double joules;      /* its share, where it asked; NAN: not counted */
+    int guessed, right; /* tokens that were guessed, and those of them that were right */
 };
 
 /* Who comes first in the queue. */
@@ -138,18 +157,28 @@ struct front_end;
 struct job {
     struct server *server;
     const struct front_end *front;
-    char id[40];         /* 24 of [a-z0-9] behind the front end's prefix */
-    char request_id[72]; /* x-request-id */
-    long created;        /* seconds of the calendar */
-    char *body;          /* body[n_body], until it is read */
+    char id[40];               /* 24 of [a-z0-9] behind the front end's prefix */
+    char request_id[72];       /* x-request-id */
+    char rest[24], action[24]; /* what stands behind the route's path, and ?action= */
+    long created;              /* seconds of the calendar */
+    char *body;                /* body[n_body], until it is read */
     size_t n_body;
+    /* file[n_file]: fetched. fetches: one more is wanted, after which `again`, the body, is read anew */
+    struct job_file *file;
+    int n_file;
+    bool fetches;
+    json_t *again;
     size_t body_held;         /* bytes that it takes of the memory for bodies */
-    double arrived, deadline; /* request_seconds */
+    double arrived, deadline; /* host_seconds */
     /* seconds after which the client leaves, if the answer does not stream; 0: not said */
     double read_timeout;
     int key;   /* whose; -1: nobody's */
     int class; /* CLASS_.. */
     struct ask ask;
+    atomic_ullong rows; /* tokens computed for it */
+    bool counts_energy; /* from these on */
+    double joules_before;
+    unsigned long long rows_before;
     void *state; /* the front end's */
 
     /* prepared */
@@ -185,11 +214,14 @@ struct job {
     struct job *next;     /* of the queue that it is in */
     struct job *wake;     /* of the waker's list */
     bool waking;
-    bool streams; /* its answer is a stream, begun or waiting for its first words */
-    bool ping;    /* it has been silent for long */
-    bool half;    /* nothing more comes from its client, which may be gone, or wait for the answer */
-    bool may_ask; /* the client takes a sign of life before an answer that does not stream (watch_ask) */
-    double wrote; /* when something was written last */
+    bool streams;    /* its answer is a stream, begun or waiting for its first words */
+    bool ping;       /* it has been silent for long */
+    bool half;       /* nothing more comes from its client, which may be gone, or wait for the answer */
+    bool may_ask;    /* the client takes a sign of life before an answer that does not stream (watch_ask) */
+    double wrote;    /* when something was written last */
+    bool loads_only; /* it is answered once its model is there */
+    bool feeds;      /* it is a stream of what `feed` gets, as it is, until its client leaves or it fails */
+    struct buf feed;
 };
 
 /* What is said of an answer that repeated itself. */
@@ -202,6 +234,9 @@ void job_drop_body(struct job *j);
 /* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */
 void job_warn(struct job *j, const char *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A refusal, with the type that goes with its status; param may be NULL. */
+void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 /* Refuses the request: param may be NULL. Returns INFER_E_INPUT, so that a reader can return it. The first refusal stays. */
 enum infer_status job_refuse(struct job *j, int status, const char *code, const char *param,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));

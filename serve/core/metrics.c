@@ -1,9 +1,10 @@
 #include "serve/core/metrics.h"
+#include "serve/core/engine_port.h"
+#include "serve/core/machine.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 #include "serve/core/server.h"
 
@@ -67,13 +68,21 @@ void metrics_refused(struct metrics *m, const struct refusal *r) {
 struct page_of_metrics {
     struct server *s;
     struct buf *out;
+    bool named; /* it is one of several: every line says model="..", but for what is of no model */
 };
+
+static void model_label(const struct page_of_metrics *p, const char *before) {
+    if (!p->named) return;
+    buf_printf(p->out, "%smodel=", before);
+    buf_json_text(p->out, p->s->name);
+}
 
 /* {model_name="..",engine="0"  */
 static void labels(const struct page_of_metrics *p) {
     buf_text(p->out, "{model_name=");
     buf_json_text(p->out, p->s->name);
     buf_text(p->out, ",engine=\"0\"");
+    model_label(p, ",");
 }
 
 static void type(const struct page_of_metrics *p, const char *name, const char *is) {
@@ -88,8 +97,11 @@ static void line(const struct page_of_metrics *p, const char *name, const char *
         labels(p);
         if (label) buf_printf(p->out, ",%s=\"%s\"", label, is);
         buf_text(p->out, "}");
-    } else if (label) {
-        buf_printf(p->out, "{%s=\"%s\"}", label, is);
+    } else if (label || p->named) {
+        buf_text(p->out, "{");
+        model_label(p, "");
+        if (label) buf_printf(p->out, "%s%s=\"%s\"", p->named ? "," : "", label, is);
+        buf_text(p->out, "}");
     }
     buf_printf(p->out, " %.17g\n", x);
 }
@@ -149,6 +161,8 @@ static void of_vllm(const struct page_of_metrics *p, int running, int waiting) {
     counter(p, "vllm:prefix_cache_queries_total", &m->prompt_tokens);
     counter(p, "vllm:prefix_cache_hits_total", &m->cached_tokens);
     counter(p, "vllm:num_preemptions_total", &m->put_aside);
+    counter(p, "vllm:spec_decode_num_draft_tokens_total", &m->guessed_tokens);
+    counter(p, "vllm:spec_decode_num_accepted_tokens_total", &m->right_tokens);
     type(p, "vllm:request_success_total", "counter");
     for (int i = 0; i < 3; i++)
         line(p, "vllm:request_success_total", "finished_reason", ends[i],
@@ -209,6 +223,19 @@ static void of_this(const struct page_of_metrics *p) {
     counter(p, "infer_grammar_cache_misses_total", &m->grammars_made);
 }
 
+/* Of --kv-store. */
+static void of_files(const struct page_of_metrics *p) {
+    struct infer_kept_info k = {0};
+    if (p->s->port && p->s->port->kept) p->s->port->kept(p->s->port, &k);
+    if (!k.folder) return;
+    gauge(p, "infer_kv_store_bytes", (double)k.bytes);
+    count(p, "infer_kv_store_read_total", (double)k.n_read);
+    count(p, "infer_kv_store_written_total", (double)k.n_written);
+    count(p, "infer_kv_store_damaged_total", (double)k.n_damaged);
+    count(p, "infer_kv_store_removed_total", (double)k.n_gone);
+    count(p, "infer_kv_store_failed_total", (double)k.n_failed);
+}
+
 /* Of the process, as Prometheus' own clients name them. */
 static void of_process(const struct page_of_metrics *p) {
     struct rusage use;
@@ -237,12 +264,26 @@ static void of_process(const struct page_of_metrics *p) {
     gauge(p, "process_start_time_seconds", (double)p->s->created);
 }
 
-void metrics_write(struct server *s, struct buf *out) {
-    const struct page_of_metrics p = {s, out};
+void metrics_of_model(struct server *s, bool loaded, struct buf *out) {
+    const struct page_of_metrics p = {s, out, s->house != NULL};
     int running = 0, waiting = 0;
-    if (s->scheduler) scheduler_count(s->scheduler, &running, &waiting);
+    if (loaded) scheduler_count(s->scheduler, &running, &waiting);
     of_vllm(&p, running, waiting);
     of_llamacpp(&p, running, waiting);
     of_this(&p);
-    of_process(&p);
+    if (loaded) of_files(&p);
+}
+
+void metrics_of_front(struct server *s, struct buf *out) {
+    of_this(&(struct page_of_metrics){s, out, false});
+}
+
+void metrics_of_process(struct server *s, struct buf *out) {
+    of_process(&(struct page_of_metrics){s, out, false});
+    machine_metrics(out);
+}
+
+void metrics_write(struct server *s, struct buf *out) {
+    metrics_of_model(s, s->scheduler != NULL, out);
+    metrics_of_process(s, out);
 }

@@ -20,12 +20,14 @@ enum metric_state { STATE_READ, STATE_QUEUE, STATE_PROMPT, STATE_ANSWER, METRIC_
 enum { METRIC_REASONS = 16 };
 struct metrics {
     atomic_ullong prompt_tokens, cached_tokens, answer_tokens;
-    atomic_ullong finished[3]; /* stop, length, tool calls */
+    atomic_ullong guessed_tokens, right_tokens; /* by who drafts; of these, those that were right */
+    atomic_ullong finished[3];                  /* stop, length, tool calls */
     atomic_ullong failed, queue_full, key_full, put_aside;
     atomic_ullong gone[METRIC_STATES];
     atomic_ullong refused[METRIC_REASONS]; /* metrics_refused */
     atomic_ullong grammars_known, grammars_made;
     atomic_ullong steps, busy; /* steps; choices in them */
+    atomic_ullong rows_all;    /* tokens that were computed: of prompts, and answered */
     atomic_ullong prompt_us, answer_us;
     atomic_int kv_tokens, kv_free; /* positions of all sequences; those that are free */
     atomic_int longest;            /* tokens of a prompt and its answer */
@@ -44,3 +46,7 @@ void metrics_refused(struct metrics *m, const struct refusal *r);
 struct server;
 /* Prometheus text 0.0.4. */
 void metrics_write(struct server *s, struct buf *out);
+/* Parts of it, where there are several models: a model's, loaded or not; what is of requests that found none; the process. */
+void metrics_of_model(struct server *s, bool loaded, struct buf *out);
+void metrics_of_front(struct server *s, struct buf *out);
+void metrics_of_process(struct server *s, struct buf *out);

@@ -157,7 +157,7 @@ static void set_new(json_t *to, const char *name, json_t *value) {
 static json_t *variables_of(struct job *j) {
     const struct server *s = j->server;
     const struct ask *a = &j->ask;
-    const bool constrained = a->gbnf || a->schema || tool_job_forced(j),
+    const bool constrained = a->form || tool_job_forced(j),
                reads = mentions(s, "enable_thinking") || mentions(s, "thinking");
     json_t *v = a->variables ? json_copy(a->variables) : json_object();
     char day[32];
@@ -211,7 +211,7 @@ static enum infer_status add_tail(struct fitted *f, struct infer_prompt *p, json
     const char *closing = infer_prompt_closing(p->text, p->n_text);
     const json_t *text = json_object_get(last, "content"),
                  *thought = json_object_get(last, "reasoning_content");
-    const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j) || j->ask.n_think == 0,
+    const bool constrained = j->ask.form || tool_job_forced(j) || j->ask.n_think == 0,
                has_text = json_string_length(text) > 0;
     struct buf *b = &f->tail;
     j->ask.params.start = closing ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
@@ -262,6 +262,10 @@ static enum infer_status fit_house(struct job *j) {
     if (o->thinking == THINKING_OFF && !*a->effort && a->n_think < 0 &&
         !json_object_get(a->variables, "enable_thinking") && !json_object_get(a->variables, "thinking"))
         a->n_think = 0;
+    if (a->n_think < 0 && !(a->think_seconds > 0)) {
+        if (o->think_budget) a->n_think = o->think_budget;
+        a->think_seconds = (float)o->think_seconds;
+    }
     return INFER_OK;
 }
 

@@ -2,17 +2,18 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "base/host.h"
 #include "base/mem.h"
 #include "files/json.h"
 #include "serve/core/answer_log.h"
 #include "serve/core/normalize_messages.h"
 #include "serve/core/api_keys.h"
+#include "serve/core/house.h"
 #include "serve/core/server.h"
 #include "serve/core/tool_job.h"
+#include "tools/net/listed.h"
 
-enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096, PREPARE_THREADS = 4 };
+enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096, PREPARE_THREADS = 4, PREPARE_FETCHES = 4 };
 
 /* ---- JSON ---- */
 
@@ -57,18 +58,23 @@ static bool scan(char *s, size_t n) {
     return true;
 }
 
-static enum infer_status read_body(struct job *j, json_t **out) {
+enum infer_status job_read_body(struct job *j, json_t **out) {
     *out = NULL;
+    if (j->front->bodyless && !j->n_body) {
+        job_drop_body(j);
+        return (*out = json_object()) ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a request");
+    }
     if (!scan(j->body, j->n_body))
         return job_refuse(j, 400, "invalid_json", NULL, "the JSON is nested deeper than %d", JSON_LEVELS);
     enum infer_status st =
         json_read(out, NULL, j->body, j->n_body, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY);
     job_drop_body(j);
     if (st == INFER_E_INPUT) return job_refuse(j, 400, "invalid_json", NULL, "%s", err_message());
-    if (!st && !json_is_object(*out)) {
+    if (!st && !json_is_object(*out) && !(j->front->list && json_is_array(*out))) {
         json_decref(*out);
         *out = NULL;
-        return job_refuse(j, 400, "invalid_json", NULL, "the body must be a JSON object");
+        return job_refuse(j, 400, "invalid_json", NULL, "the body must be a JSON object%s",
+                          j->front->list ? " or array" : "");
     }
     return st;
 }
@@ -77,7 +83,7 @@ static enum infer_status read_body(struct job *j, json_t **out) {
 
 static enum infer_status check_model(struct job *j) {
     const struct server *s = j->server;
-    if (!*j->ask.model || server_knows_model(s, j->ask.model)) return INFER_OK;
+    if (!*j->ask.model || s->house || server_knows_model(s, j->ask.model)) return INFER_OK;
     if (s->o.strict_model)
         return job_refuse(j, 404, "model_not_found", "model",
                           "the model '%s' does not exist here; this server has '%s'", j->ask.model, s->name);
@@ -115,7 +121,7 @@ static enum infer_status make_prompts(struct job *j) {
         if (p->text) {
             TRY(infer_prompt_text(&j->prompt[i], s->model, p->text, p->n, !a->plain_text));
         } else {
-            j->prompt[i] = (struct infer_prompt){.ids = p->ids, .n = p->n_id};
+            j->prompt[i] = (struct infer_prompt){.ids = p->ids, .n = p->n_id, .n_first = p->n_first};
             p->ids = NULL;
         }
     }
@@ -154,20 +160,15 @@ static enum infer_status check_lengths(struct job *j) {
 static enum infer_status make_grammar(struct job *j) {
     struct ask *a = &j->ask;
     enum infer_status st;
-    if (!a->gbnf && !a->schema) return INFER_OK;
+    if (!a->form) return INFER_OK;
     if (tool_job_forced(
             j)) { /* clients ask for a form twice: by the tool, and by the format of its arguments */
-        job_warn(j, a->schema ? "response_format" : "grammar",
-                 "has no effect beside tool_choice: the call wins");
+        job_warn(j, a->form_at, "has no effect beside tool_choice: the call wins");
         return INFER_OK;
     }
-    if (a->gbnf && a->schema)
-        return job_invalid(j, "grammar", "a grammar and a schema are both given, and one can hold");
-    const char *text = a->gbnf ? a->gbnf : a->schema;
-    st = grammars_take(j->server->grammars, text, strlen(text), !a->gbnf, &j->kept, &j->grammar);
+    st = grammars_take(j->server->grammars, a->form_kind, a->form, strlen(a->form), &j->kept, &j->grammar);
     if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
-        return job_refuse(j, 400, "invalid_schema", a->gbnf ? "grammar" : "response_format", "%s",
-                          err_message());
+        return job_refuse(j, 400, "invalid_schema", a->form_at, "%s", err_message());
     return st;
 }
 
@@ -177,7 +178,7 @@ static enum infer_status make_bounds(struct job *j) {
     struct ask *a = &j->ask;
     if (a->n_bad) TRY(infer_avoid_open(&j->avoid, s->model, (const char *const *)a->bad, a->n_bad));
     if (!a->allowed) return INFER_OK;
-    if (a->gbnf || a->schema || tool_job_forced(j))
+    if (a->form || tool_job_forced(j))
         return job_invalid(
             j, "allowed_token_ids",
             "'allowed_token_ids' and a grammar, a schema or a forced call are both given, and one can hold");
@@ -186,13 +187,14 @@ static enum infer_status make_bounds(struct job *j) {
     return INFER_OK;
 }
 
-/* What is said for the model when its thinking has used up its budget. */
+/* What is said for the model when its thinking has used up its budget, or goes in circles. */
 static enum infer_status make_think_end(struct job *j) {
     const struct server *s = j->server;
     const struct infer_prompt *p = &j->prompt[0];
     char text[96];
     size_t n;
-    if (j->ask.n_think < 1 || !j->ask.messages) return INFER_OK;
+    const bool budget = j->ask.n_think > 0 || j->ask.think_seconds > 0;
+    if (j->ask.n_think == 0 || !j->ask.messages) return INFER_OK;
     const char *close = infer_prompt_closing(p->text, p->n_text);
     const enum tool_shape shape = s->tools.format.row ? s->tools.format.row->shape : SHAPE_OBJECT;
     if (!close) close = s->tools.think[1];
@@ -200,14 +202,15 @@ static enum infer_status make_think_end(struct job *j) {
         snprintf(text, sizeof text, "<|end|><|start|>assistant<|channel|>final<|message|>");
     else if (close)
         snprintf(text, sizeof text, shape == SHAPE_GEMMA ? "%s" : "\n%s\n\n", close);
-    else
+    else if (budget)
         job_warn(j, "thinking", "the model's template shows no reasoning that a budget could end");
     if (!close && shape != SHAPE_HARMONY) return INFER_OK;
     TRY(mem_new(&j->think_end, sizeof text * sizeof *j->think_end, "the end of thinking"));
     TRY(infer_tokenize(s->model, text, NULL, strlen(text), INFER_TOK_SPECIAL, j->think_end, sizeof text, &n));
     j->ask.params.think_end = j->think_end;
     j->ask.params.n_think_end = (int)(n < sizeof text ? n : 0);
-    j->ask.params.n_think = j->ask.n_think;
+    j->ask.params.n_think = j->ask.n_think > 0 ? j->ask.n_think : 0;
+    j->ask.params.think_seconds = (double)j->ask.think_seconds;
     return INFER_OK;
 }
 
@@ -236,7 +239,7 @@ static enum infer_status make_params(struct job *j) {
     a->params.first = a->messages && !a->go_on;
     a->params.avoid = j->avoid;
     a->params.priority = j->class;
-    if (a->params.min_tokens && (a->gbnf || a->schema || tool_job_forced(j))) {
+    if (a->params.min_tokens && (a->form || tool_job_forced(j))) {
         job_warn(j, "min_tokens", "has no effect on an answer that a grammar holds");
         a->params.min_tokens = 0;
     }
@@ -259,10 +262,10 @@ static enum infer_status make_choices(struct job *j) {
             struct choice *c = &j->choice[j->n_choice];
             *c = (struct choice){.job = j,
                                  .index = j->n_choice++,
-                                 .i_prompt = p,
                                  .prompt = &j->prompt[p],
                                  .before = i ? c - i : NULL,
                                  .seed = a->params.sample.seed + (uint64_t)i,
+                                 .lane = -1,
                                  .stop_id = -1};
             if (j->grammar)
                 TRY(infer_constraint_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
@@ -272,12 +275,17 @@ static enum infer_status make_choices(struct job *j) {
 }
 
 static enum infer_status read_ask(struct job *j) {
-    json_t *body;
-    TRY(read_body(j, &body));
+    json_t *body = j->again;
+    j->again = NULL;
+    if (!body) TRY(job_read_body(j, &body));
     enum infer_status st = INFER_OK;
     if (j->front->state) st = mem_new(&j->state, j->front->state, "a request");
     if (!st) st = j->front->read(j, body);
-    json_decref(body);
+    if (!st && !j->ask.adapter) st = server_scales(j->server, &j->ask.adapter);
+    if (j->fetches)
+        j->again = body;
+    else
+        json_decref(body);
     return st ? st : check_class(j);
 }
 
@@ -309,7 +317,7 @@ static enum infer_status whole(struct job *j) {
 }
 
 static enum infer_status told(struct job *j, enum infer_status st) {
-    if (st && !j->refusal.status) job_fail_status(j, st);
+    if (st && !j->refusal.status && !j->fetches) job_fail_status(j, st);
     return st;
 }
 
@@ -328,9 +336,11 @@ struct prepare {
     int n_thread;
     pthread_t sight; /* computes pictures, which may take seconds: texts do not wait for them */
     bool sees;
+    pthread_t fetch[PREPARE_FETCHES]; /* fetch[n_fetch]: wait for other hosts' answers */
+    int n_fetch;
     pthread_mutex_t lock;
-    struct line jobs, pictures;
-    int n; /* in both */
+    struct line jobs, pictures, addresses;
+    int n; /* in all */
     bool stopping;
 };
 
@@ -361,32 +371,104 @@ static void end_job(struct prepare *p, struct job *j) {
     job_unref(j);
 }
 
-/* false: its pictures come first. */
-static bool run_job(struct prepare *p, struct job *j) {
-    if (atomic_load(&j->cancelled)) return true;
+/* Of a server of several models: what is about them is answered here, all else goes to its model. */
+static void run_of_house(struct prepare *p, struct job *j) {
+    struct house *h = p->server->house;
+    json_t *body;
+    if (j->front->of_house && !j->front->reply) {
+        if (!house_feed(h, j)) job_set_stage(j, JOB_REFUSED);
+        return;
+    }
+    enum infer_status st = job_read_body(j, &body);
+    if (!st && !j->front->of_house) {
+        if (told(j, house_route(h, j, body))) job_set_stage(j, JOB_REFUSED);
+        return;
+    }
+    if (!st) {
+        st = j->front->read(j, body);
+        json_decref(body);
+    }
+    if (!st) st = j->front->reply(j, &j->reply);
+    told(j, st);
+    job_set_stage(j, st ? JOB_REFUSED : JOB_REPLIED);
+}
+
+/* NULL: it is done here; else where it waits now. */
+static struct line *run_job(struct prepare *p, struct job *j) {
+    if (atomic_load(&j->cancelled)) return NULL;
+    if (p->server->house && p->server->member < 0) {
+        run_of_house(p, j);
+        return NULL;
+    }
     if (j->front->reply) {
         enum infer_status st = prompts(j);
         if (!st) st = j->front->reply(j, &j->reply);
         told(j, st);
+        if (st && j->fetches) return &p->addresses;
         job_set_stage(j, st ? JOB_REFUSED : JOB_REPLIED);
-        return true;
+        return NULL;
     }
     const enum infer_status st = prepare_job(j);
-    if (!st && j->ask.n_picture) return false;
+    if (st && j->fetches && !j->refusal.status) return &p->addresses;
+    if (!st && j->ask.n_picture) return &p->pictures;
     if (st || !scheduler_push(p->server->scheduler, j)) job_set_stage(j, JOB_REFUSED);
-    return true;
+    return NULL;
+}
+
+static void prepare_it(struct prepare *p, struct job *j) {
+    struct line *next = run_job(p, j);
+    if (!next) {
+        end_job(p, j);
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    push(p, next, j);
+    pthread_mutex_unlock(&p->lock);
 }
 
 static void *run_prepare(void *user) {
     struct prepare *p = user;
-    for (struct job *j; (j = pop(p, &p->jobs));) {
-        if (run_job(p, j)) {
-            end_job(p, j);
-            continue;
-        }
-        pthread_mutex_lock(&p->lock);
-        push(p, &p->pictures, j);
-        pthread_mutex_unlock(&p->lock);
+    for (struct job *j; (j = pop(p, &p->jobs));) prepare_it(p, j);
+    return NULL;
+}
+
+/* ---- pictures from other hosts ---- */
+
+struct fetching {
+    struct prepare *p;
+    struct job *j;
+};
+static bool fetch_stops(void *user) {
+    const struct fetching *f = user;
+    pthread_mutex_lock(&f->p->lock);
+    const bool stopping = f->p->stopping;
+    pthread_mutex_unlock(&f->p->lock);
+    return stopping || atomic_load(&f->j->cancelled);
+}
+
+static void fetch_files(struct prepare *p, struct job *j) {
+    enum { ONE = 20 << 20, ALL = 32 << 20 }; /* bytes: of a picture, and of a request's */
+    static const double seconds = 10;
+    struct fetching f = {p, j};
+    size_t all = 0;
+    for (int i = 0; i < j->n_file; i++) all += j->file[i].n;
+    for (int i = 0; i < j->n_file; i++) {
+        struct job_file *file = &j->file[i];
+        const size_t left = all < ALL ? ALL - all : 1;
+        const struct http_limits most = {left < ONE ? left : ONE, seconds, fetch_stops, &f};
+        if (file->bytes || file->why) continue;
+        if (http_fetch_listed(file->url, p->server->o.image_urls, &most, &file->bytes, &file->n))
+            file->why = mem_strdup(err_message());
+        all += file->n;
+    }
+}
+
+static void *run_fetch(void *user) {
+    struct prepare *p = user;
+    for (struct job *j; (j = pop(p, &p->addresses));) {
+        fetch_files(p, j);
+        job_read_again(j);
+        prepare_it(p, j);
     }
     return NULL;
 }
@@ -429,6 +511,7 @@ enum infer_status prepare_open(struct prepare **out, struct server *s) {
     *p = (struct prepare){.server = s};
     line_open(&p->jobs);
     line_open(&p->pictures);
+    line_open(&p->addresses);
     pthread_mutex_init(&p->lock, NULL);
     *out = p;
     const int most = host_threads_pick(0) / 2, want = most < 1                 ? 1
@@ -436,6 +519,9 @@ enum infer_status prepare_open(struct prepare **out, struct server *s) {
                                                                                : most;
     while (p->n_thread < want && !pthread_create(&p->thread[p->n_thread], NULL, run_prepare, p))
         p->n_thread++;
+    while (s->vision && s->o.image_urls && p->n_fetch < PREPARE_FETCHES &&
+           !pthread_create(&p->fetch[p->n_fetch], NULL, run_fetch, p))
+        p->n_fetch++;
     p->sees = s->vision && !pthread_create(&p->sight, NULL, run_sight, p);
     return p->n_thread && p->sees == (s->vision != NULL)
                ? INFER_OK
@@ -448,8 +534,10 @@ void prepare_close(struct prepare *p) {
     p->stopping = true;
     pthread_cond_broadcast(&p->jobs.news);
     pthread_cond_broadcast(&p->pictures.news);
+    pthread_cond_broadcast(&p->addresses.news);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_thread; i++) pthread_join(p->thread[i], NULL);
+    for (int i = 0; i < p->n_fetch; i++) pthread_join(p->fetch[i], NULL);
     if (p->sees) {
         infer_vision_cancel(p->server->vision);
         pthread_join(p->sight, NULL);
@@ -457,5 +545,6 @@ void prepare_close(struct prepare *p) {
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->jobs.news);
     pthread_cond_destroy(&p->pictures.news);
+    pthread_cond_destroy(&p->addresses.news);
     mem_free(p);
 }

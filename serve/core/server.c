@@ -95,11 +95,28 @@ static enum infer_status take_template(struct server *s) {
     return INFER_OK;
 }
 
+enum infer_status server_scales(struct server *s, float **out) {
+    const size_t n = s->adapters ? (size_t)s->adapters->n : 0;
+    *out = NULL;
+    if (!n) return INFER_OK;
+    TRY(mem_new(out, n * sizeof **out, "scales of adapters"));
+    pthread_mutex_lock(&s->vocab_lock);
+    memcpy(*out, s->scale, n * sizeof **out);
+    pthread_mutex_unlock(&s->vocab_lock);
+    return INFER_OK;
+}
+void server_set_scales(struct server *s, const float *scale) {
+    pthread_mutex_lock(&s->vocab_lock);
+    memcpy(s->scale, scale, (size_t)s->adapters->n * sizeof *scale);
+    pthread_mutex_unlock(&s->vocab_lock);
+}
+
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct engine_port *port,
                                     const char *file) {
     s->model = m;
     s->port = port; /* freed with the server, also where what follows fails */
     infer_model_info(m, &s->info);
+    if (s->adapters) server_set_scales(s, s->adapters->scale);
     s->template =
         (struct infer_prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     TRY(take_template(s));
@@ -110,7 +127,27 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     if (s->o.has_temp) s->sample.temp = s->o.temp;
     s->n_ctx = port->n_ctx;
     s->n_slot = port->n_slot;
-    TRY(set_names(s, file));
+    if (!s->house) TRY(set_names(s, file));
     set_fingerprint(s, file);
     return INFER_OK;
+}
+
+enum infer_status server_begin_model(struct server *s, const struct infer_model *m, struct engine_port *port,
+                                     const char *file) {
+    TRY(server_take_model(s, m, port, file));
+    TRY(scheduler_open(&s->scheduler, s));
+    return prepare_open(&s->prepare, s);
+}
+
+void server_leave_model(struct server *s) {
+    prepare_close(s->prepare);
+    if (s->scheduler) scheduler_drain(s->scheduler, 0);
+    scheduler_close(s->scheduler);
+    if (s->port) s->port->free(s->port);
+    mem_free(s->template_text);
+    infer_grammar_vocab_close(s->vocab);
+    grammars_close(s->grammars);
+    s->prepare = NULL, s->scheduler = NULL, s->port = NULL;
+    s->template_text = NULL, s->vocab = NULL, s->grammars = NULL;
+    s->model = NULL, s->adapters = NULL;
 }

@@ -1,10 +1,13 @@
-/* One process, one model, one engine: what the threads of the server share. */
+/* One model and its engine: what the threads of the server share. A server of several models (house.h) is one that has the HTTP side and no
+ * model, and one for each model behind it. */
 #pragma once
 #include "infer_request.h"
 #include "serve/core/grammars.h"
 #include "serve/core/job.h"
 #include "serve/core/metrics.h"
+#include "serve/core/turns.h"
 #include "serve/toolcall/tool_probe.h"
+#include "tools/adapters.h"
 
 enum { SERVE_LISTEN = 4, SERVE_NAMES = 16, SERVE_TEXTS = 16 };
 
@@ -21,6 +24,7 @@ struct serve_options {
     int n_cors_origin;
     const char *tls_cert, *tls_key; /* files; NULL: none */
     const char *model_name;         /* NAME,ALIAS,..; NULL: the file's name */
+    const char *image_urls;         /* hosts from which pictures are fetched, HOST,HOST:PORT; NULL: none */
     bool strict_model, strict_fields;
     int queue;            /* jobs that wait at most */
     int key_max;          /* requests of a key that are here at most; 0: no limit */
@@ -44,6 +48,9 @@ struct serve_options {
         THINKING_SHOWN,
         THINKING_HIDDEN
     } thinking;
+    int think_budget;        /* tokens of reasoning where a request says nothing; 0: no limit */
+    double think_seconds;    /* 0: no limit */
+    const char *slot_folder; /* of files of lanes; NULL: none */
     const char *log_prompts; /* file for texts of prompts and answers; NULL: none */
     bool quiet;
 };
@@ -51,7 +58,10 @@ struct serve_options {
 enum server_state { SERVER_LOADING, SERVER_READY, SERVER_DRAINING, SERVER_LOST };
 
 struct engine_port;
+struct lane_order;
+struct house;
 struct keys;
+struct timeline;
 struct web;
 struct scheduler;
 struct prepare;
@@ -74,10 +84,16 @@ struct server {
     struct infer_sample_params sample; /* where a client says nothing */
     struct engine_port *port;
     int n_ctx, n_slot;
+    /* the caller's, set before the model is taken; NULL: none. scale[n]: of requests that say nothing, under vocab_lock */
+    const struct adapter_list *adapters;
+    float scale[ADAPTERS_MAX];
     pthread_mutex_t vocab_lock;
     struct infer_grammar_vocab *vocab; /* for grammars; NULL: not needed yet */
     struct grammars *grammars;         /* that requests have asked for */
     struct prompt_log *prompts;        /* --log-prompts; NULL: none */
+    /* the caller's: of --profile and --trace; NULL: nobody asks */
+    struct infer_profile *profile;
+    struct timeline *timeline;
 
     struct keys *keys;           /* NULL: none */
     struct web *web;             /* the HTTP side */
@@ -85,6 +101,11 @@ struct server {
     struct scheduler *scheduler; /* jobs -> answers: the engine thread */
     struct metrics metrics;
     atomic_size_t body_bytes; /* of bodies that are being read */
+
+    struct house *house; /* that it is of, or (member -1) that it opens to; NULL: it has one model, its own */
+    int member;
+    struct turns *turns; /* that it shares with others; NULL: with none */
+    struct turn turn;
 };
 
 /* Opens sockets and starts the HTTP threads; the state is SERVER_LOADING. errors: INFER_E_UNSUPPORTED (no libmicrohttpd), INFER_E_INPUT
@@ -96,6 +117,13 @@ enum infer_status server_ready(struct server *s, const struct infer_model *m, st
 /* The first half of it: requests can be prepared, and nobody answers. */
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct engine_port *port,
                                     const char *file);
+/* Lets go of it and of the port, when no job of it is left; the metrics stay. */
+void server_leave_model(struct server *s);
+/* server_take_model, and jobs of it are answered. */
+enum infer_status server_begin_model(struct server *s, const struct infer_model *m, struct engine_port *port,
+                                     const char *file);
+/* Requests are taken from now on, each for a model of the house. errors: INFER_E_MEMORY */
+enum infer_status server_open_house(struct server *s, struct house *h);
 /* Waits for SIGTERM or SIGINT, or for the loss of the device, ends what runs and stops; the exit code: 0 or 70. */
 int server_run(struct server *s);
 /* The device is lost: server_run returns. From any thread. */
@@ -127,17 +155,26 @@ struct job *job_new(struct server *s, const struct front_end *f);
 struct job *job_ref(struct job *j);
 void job_unref(struct job *j);
 /* Under the lock: a stage. */
-int job_stage_of(struct job *j);
 void job_set_stage(struct job *j, enum job_stage stage);
+/* The file of an address, to be fetched where it was not yet named. NULL: no memory */
+struct job_file *job_file(struct job *j, const char *url);
+/* Nothing of its body was read. */
+void job_read_again(struct job *j);
+/* It is of this server from now on, and has its defaults. */
+void job_move(struct job *j, struct server *s);
+/* Reads its body, which goes: JSON of an object. errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
+enum infer_status job_read_body(struct job *j, json_t **out);
 /* The first reason stays. */
 void job_cancel(struct job *j, enum job_cancel why);
 /* Sets the refusal that a status and this thread's message come to. */
 void job_fail_status(struct job *j, enum infer_status st);
 /* JOB_ID random characters and a 0. */
 void job_random_id(char *out);
-/* Seconds of a monotonic clock. */
-double serve_seconds(void);
 bool server_knows_model(const struct server *s, const char *name);
+/* Scales of all adapters, scale[n], as requests have them that say nothing; *out NULL: there are no adapters. errors: INFER_E_MEMORY */
+enum infer_status server_scales(struct server *s, float **out);
+/* From now on these are it. */
+void server_set_scales(struct server *s, const float *scale);
 /* This model's grammar vocabulary, made at the first call. */
 enum infer_status server_vocab(struct server *s, struct infer_grammar_vocab **out);
 
@@ -153,9 +190,15 @@ enum infer_status prepare_job(struct job *j);
 enum infer_status scheduler_open(struct scheduler **out, struct server *s);
 /* Queues a prepared job; false: refused (refusal set). */
 bool scheduler_push(struct scheduler *l, struct job *j);
-/* Ends all that waits, and after `seconds` all that runs. Returns when nothing is left. */
+/* Takes nothing any more, and ends what waits. */
+void scheduler_quiet(struct scheduler *l);
+/* The same, and ends after `seconds` all that runs. Returns when nothing is left. */
 void scheduler_drain(struct scheduler *l, double seconds);
+/* Ends its thread: nobody hears from it again. It can still be asked what it did. */
+void scheduler_end(struct scheduler *l);
 void scheduler_close(struct scheduler *l);
+/* Has the engine thread do it, and waits. errors: those of the order (lanes.h), INFER_E_UNSUPPORTED: no lanes, or the server is stopping */
+enum infer_status scheduler_order(struct scheduler *l, struct lane_order *o);
 void scheduler_count(struct scheduler *l, int *running, int *waiting);
 /* One lane of each slot as JSON. */
 void scheduler_show(struct scheduler *l, struct buf *out);

@@ -80,7 +80,9 @@ static enum infer_status force(struct job *j) {
         return job_invalid(j, "tool_choice", "'tool_choice' names '%s', which is none of 'tools'", name);
     enum infer_status st =
         tool_gbnf(&gbnf, j->server->tools.format.row, a->tools, name, !name && a->parallel_calls, &bad);
-    if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);
+    if (!st)
+        st =
+            grammars_take(j->server->grammars, INFER_GRAMMAR_TEXT, gbnf, strlen(gbnf), &j->kept, &j->grammar);
     mem_free(gbnf);
     snprintf(place, sizeof place, "tools[%zu].function.parameters", bad);
     if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
@@ -111,7 +113,7 @@ static enum infer_status be_strict(struct job *j) {
     const struct tool_row *row = j->server->tools.format.row;
     char *gbnf, place[64];
     size_t bad = 0;
-    if (j->grammar || a->gbnf || a->schema || !marked(row)) {
+    if (j->grammar || a->form || !marked(row)) {
         job_warn(j, "tools", "strict is not held to here: %s",
                  marked(row) ? "the answer has a format" : "nothing marks where a call of this model begins");
         return INFER_OK;
@@ -119,7 +121,9 @@ static enum infer_status be_strict(struct job *j) {
     json_t *tools = strict_ones(a->tools);
     enum infer_status st = tool_gbnf(&gbnf, row, tools, NULL, a->parallel_calls, &bad);
     json_decref(tools);
-    if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);
+    if (!st)
+        st =
+            grammars_take(j->server->grammars, INFER_GRAMMAR_TEXT, gbnf, strlen(gbnf), &j->kept, &j->grammar);
     mem_free(gbnf);
     j->wakes = !st;
     snprintf(place, sizeof place, "tools[%zu].function.parameters", bad);

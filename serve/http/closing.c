@@ -3,8 +3,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include "serve/api/openai.h"
 #include "serve/http/web_impl.h"

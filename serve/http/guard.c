@@ -5,22 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "files/textfile.h"
 
 enum { MAX_HEADERS = 100 };
-
-void refusal_set(struct refusal *r, int status, const char *code, const char *param, const char *format,
-                 va_list ap);
-void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format,
-                  ...) {
-    va_list ap;
-    va_start(ap, format);
-    refusal_set(r, status, code, param, format, ap);
-    va_end(ap);
-}
 
 /* ---- headers ---- */
 

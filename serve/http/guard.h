@@ -33,5 +33,3 @@ struct guarded {
  * given this machine. */
 bool guard_check(const struct server *s, const struct guard_headers *h, const struct guard_request *q,
                  struct guarded *out, struct refusal *r);
-void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));

@@ -1,12 +1,15 @@
 /* A request on a connection: guarded, read, handed on, answered. Runs in libmicrohttpd's threads and never waits there: a connection that has
  * nothing to send is suspended until web_wake. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
 #include "serve/core/answer_log.h"
+#include "serve/core/house.h"
 #include "serve/http/page.h"
 #include "serve/core/prompt_log.h"
 #include "serve/http/web_impl.h"
+#include "base/host.h"
 
 enum { STREAM_BYTES = 4096 }; /* that libmicrohttpd keeps of a stream, also of one that waits */
 
@@ -26,6 +29,7 @@ struct http_request {
     struct job *job;
     double began, wrote;
     bool post, old;         /* HTTP/1.0 */
+    bool works;             /* it is answered by a job */
     bool all_here, counted; /* the whole request has come; its key has one more */
     bool answered, ended, failed;
     int status;
@@ -56,7 +60,7 @@ static void add_headers(struct http_request *c, const struct head *r, const char
     add_header(r, "x-request-id", c->guarded.request_id);
     add_header(r, "request-id", c->guarded.request_id); /* as Anthropic's clients look for it */
     add_header(r, "X-Content-Type-Options", "nosniff");
-    snprintf(text, sizeof text, "%.0f", 1e3 * (serve_seconds() - c->began));
+    snprintf(text, sizeof text, "%.0f", 1e3 * (host_seconds() - c->began));
     add_header(r, "openai-processing-ms", text);
     if (*c->origin) {
         add_header(r, "Access-Control-Allow-Origin", c->origin);
@@ -110,7 +114,10 @@ static enum MHD_Result send_file(struct http_request *c) {
 
 /* What the route takes. */
 static const char *allowed(const struct http_request *c) {
-    return c->file || (c->route && c->route->get) ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    if (c->route && c->route->get && c->route->front) return "GET, HEAD, POST, OPTIONS";
+    return c->file || (c->route && c->route->get) ? "GET, HEAD, OPTIONS"
+           : c->route && c->route->events         ? "GET, OPTIONS"
+                                                  : "POST, OPTIONS";
 }
 
 static void add_refusal_headers(struct http_request *c, const struct head *r, const struct refusal *refusal) {
@@ -173,7 +180,8 @@ static void tell(struct job *j, const struct event *e, void *user) {
 }
 
 static bool has_news(struct job *j) {
-    if (j->stage == JOB_FAILED || j->ping || atomic_load(&j->cancelled) == CANCEL_GONE) return true;
+    if (j->stage == JOB_FAILED || j->ping || j->feed.n || atomic_load(&j->cancelled) == CANCEL_GONE)
+        return true;
     for (int i = 0; i < j->n_choice; i++)
         if (j->choice[i].log.piece.n || (j->choice[i].finish && !j->choice[i].end_told)) return true;
     return false;
@@ -192,8 +200,10 @@ static bool fill(struct http_request *c) {
     }
     const bool failed = j->stage == JOB_FAILED, ping = j->ping;
     j->ping = false;
+    if (j->feed.n) buf_add(&c->out, j->feed.p, j->feed.n);
+    j->feed.n = 0;
     pthread_mutex_unlock(&j->lock);
-    c->ended = log_read(j, tell, c);
+    c->ended = !j->feeds && log_read(j, tell, c);
     if (failed && !c->ended) {
         c->ended = c->failed = true;
         c->status = j->refusal.status;
@@ -202,7 +212,7 @@ static bool fill(struct http_request *c) {
         j->front->event(j, &(struct event){.kind = EVENT_PING, .text = "", .stop_id = -1}, &c->out);
     }
     pthread_mutex_lock(&j->lock);
-    j->wrote = serve_seconds();
+    j->wrote = host_seconds();
     pthread_mutex_unlock(&j->lock);
     return true;
 }
@@ -258,7 +268,7 @@ static enum MHD_Result send_whole(struct http_request *c) {
 
 /* A stream waits for its first words. Under j->lock. */
 static bool wait_to_stream(struct job *j) {
-    if (!j->streams) j->wrote = serve_seconds();
+    if (!j->streams) j->wrote = host_seconds();
     if (!j->streams && j->half) j->ping = true;
     j->streams = true;
     return !has_news(j);
@@ -366,7 +376,7 @@ static struct http_request *new_call(struct web *w, struct MHD_Connection *conne
         return NULL;
     }
     *c = (struct http_request){
-        .web = w, .connection = connection, .sock = info->socket_context, .began = serve_seconds()};
+        .web = w, .connection = connection, .sock = info->socket_context, .began = host_seconds()};
     text_escape(c->path, sizeof c->path, url, strnlen(url, 64));
     c->post = strcmp(method, "POST") == 0;
     c->old = strcmp(version, "HTTP/1.0") == 0;
@@ -426,6 +436,8 @@ static bool may_send(struct http_request *c) {
     return true;
 }
 
+static const char one_model[] = "this server has one model (infer serve --models has several)";
+
 static enum MHD_Result begin(struct http_request *c, const char *url, const char *method) {
     const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
                options = strcmp(method, "OPTIONS") == 0;
@@ -434,10 +446,13 @@ static enum MHD_Result begin(struct http_request *c, const char *url, const char
     if (c->file) return get ? MHD_YES : refuse(c, 405, "method_not_allowed", "this route takes GET");
     if (!c->route) return refuse(c, 404, "not_found", "there is no such route here");
     if (options) return MHD_YES;
-    if (!(get && c->route->get) && !(c->post && c->route->front))
+    c->works = c->route->events ? strcmp(method, "GET") == 0 : c->post && c->route->front;
+    if (c->route->events && atomic_load(&c->web->server->state) == SERVER_READY && !c->web->server->house)
+        return refuse(c, 404, "not_found", one_model);
+    if (!(get && c->route->get) && !c->works)
         return refuse(c, 405, "method_not_allowed",
-                      c->route->get ? "this route takes GET" : "this route takes POST");
-    return !c->post || may_send(c) ? MHD_YES : send_refusal(c, &c->refusal);
+                      c->route->get || c->route->events ? "this route takes GET" : "this route takes POST");
+    return !c->works || may_send(c) ? MHD_YES : send_refusal(c, &c->refusal);
 }
 
 /* Makes room for n more bytes of the body in the memory for bodies. */
@@ -474,9 +489,43 @@ static void drop_body(struct http_request *c) {
     c->held = 0;
 }
 
+/* A query's value or a path's end as it is meant: %41 is A. */
+static void unescape(char *out, size_t n, const char *text) {
+    size_t used = 0;
+    for (; *text && used + 1 < n; text++) {
+        unsigned x;
+        char hex[3] = {text[0] == '%' ? text[1] : 0, 0, 0};
+        if (*hex) hex[1] = text[2];
+        const bool is = isxdigit((unsigned char)hex[0]) && isxdigit((unsigned char)hex[1]) &&
+                        sscanf(hex, "%2x", &x) == 1 && x;
+        out[used++] = is ? (char)x : *text;
+        text += is ? 2 : 0;
+    }
+    out[used] = 0;
+}
+
+/* A page is of the whole server, or of the model that ?model= names. */
+static void get_page(struct http_request *c, struct page *p) {
+    struct server *s = c->web->server, *of = s;
+    const char *said = mhd.lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, "model");
+    char name[257] = "";
+    if (said) unescape(name, sizeof name, said);
+    struct house *h = house_of(s);
+    if (h && c->route->of_model && (*name || c->route->of_model > 1)) of = house_hold(h, name, &c->refusal);
+    if (of) {
+        char rest[257];
+        unescape(rest, sizeof rest, c->rest); /* a name may have slashes, and be sent with them or without */
+        c->route->get(of, rest, p);
+        if (of != s) house_release(h, of);
+        return;
+    }
+    p->status = c->refusal.status;
+    route_errors(c->route, c->path)->error(NULL, &c->refusal, c->guarded.request_id, false, &p->body);
+}
+
 static enum MHD_Result send_page(struct http_request *c) {
     struct page p = {.status = 200, .type = "application/json"};
-    c->route->get(c->web->server, c->rest, &p);
+    get_page(c, &p);
     buf_free(&c->out);
     c->out = p.body;
     return send_out(c, p.status, p.type);
@@ -490,12 +539,14 @@ static enum MHD_Result start_job(struct http_request *c) {
     struct job *j = c->job;
     j->may_ask = !c->old && !c->web->cert;
     snprintf(j->request_id, sizeof j->request_id, "%s", c->guarded.request_id);
+    const char *action = mhd.lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, "action");
+    snprintf(j->rest, sizeof j->rest, "%s", c->rest);
+    snprintf(j->action, sizeof j->action, "%s", action ? action : "");
     j->key = c->guarded.key;
     j->read_timeout = c->guarded.read_timeout;
     if (c->guarded.timeout > 0 && j->arrived + c->guarded.timeout < j->deadline)
         j->deadline = j->arrived + c->guarded.timeout;
-    j->salt = j->key >= 0 ? (uint64_t)(j->key + 1) * 0x9e3779b97f4a7c15ull
-                          : 0; /* no key can time another's prompts */
+    j->salt = j->key >= 0 ? keys_salt(s->keys, j->key) : 0; /* no key can time another's prompts */
     buf_add(&c->body, "", 0);
     j->body = c->body.p;
     j->n_body = c->body.n;
@@ -527,7 +578,7 @@ enum MHD_Result http_request_handle(void *user, struct MHD_Connection *connectio
     if (c->job) return go_on(c);
     sock_state(c->web, c->sock, SOCK_BUSY);
     if (strcmp(method, "OPTIONS") == 0) return preflight(c);
-    return c->file ? send_file(c) : c->post ? start_job(c) : send_page(c);
+    return c->file ? send_file(c) : c->works ? start_job(c) : send_page(c);
 }
 
 /* The connection has ended before its request had: whoever only said that nothing more comes, or was too slow, is told why. */
@@ -566,7 +617,7 @@ void http_request_completed(void *user, struct MHD_Connection *connection, void 
                                 .status = c->sock->refused     ? c->sock->refused
                                           : whole || c->failed ? c->status
                                                                : 499,
-                                .seconds = serve_seconds() - c->began};
+                                .seconds = host_seconds() - c->began};
     snprintf(line.why, sizeof line.why, "%.250s", c->refusal.status ? c->refusal.message : "");
     if (c->job) {
         watch_job(w->watch, c->sock, NULL);
@@ -574,9 +625,12 @@ void http_request_completed(void *user, struct MHD_Connection *connection, void 
         pthread_mutex_lock(&c->job->lock);
         c->job->parked = NULL;
         line.counts = c->job->counts;
+        if (c->job->server->house && c->job->server->member >= 0) line.model = c->job->server->name;
         if (c->job->refusal.status) snprintf(line.why, sizeof line.why, "%.250s", c->job->refusal.message);
         pthread_mutex_unlock(&c->job->lock);
-        const bool told = c->job->ask.stream ? c->ended : c->answered && c->status != 499;
+        const bool told = c->job->feeds        ? true
+                          : c->job->ask.stream ? c->ended
+                                               : c->answered && c->status != 499;
         if (atomic_load(&c->job->cancelled) == CANCEL_GONE && !told) {
             atomic_fetch_add(&w->server->metrics.gone[atomic_load(&c->job->reached)], 1);
             line.status = 499;

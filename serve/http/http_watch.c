@@ -2,13 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "serve/http/web_impl.h"
+#include "base/host.h"
 
 static const double TICK_SECONDS = 0.25; /* between two looks at all connections, at least */
 enum { LINGER_SECONDS = 5, LINGERS = 64 };
@@ -59,7 +59,7 @@ static void look_within(struct watch *w, double now, double seconds) {
 void sock_state(struct web *w, struct sock *s, int state) {
     pthread_mutex_lock(&w->lock);
     s->state = state;
-    s->since = serve_seconds();
+    s->since = host_seconds();
     s->body = 0;
     look_within(w->watch, s->since, s->half ? 0 : patience(s, &w->server->o, s->since));
     pthread_mutex_unlock(&w->lock);
@@ -75,7 +75,7 @@ void watch_job(struct watch *w, struct sock *s, struct job *j) {
     s->job = j;
     struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = tag(s)};
     if (j) epoll_ctl(w->epoll, EPOLL_CTL_MOD, s->fd, &e);
-    if (j) look_within(w, serve_seconds(), PING_SECONDS);
+    if (j) look_within(w, host_seconds(), PING_SECONDS);
     pthread_mutex_unlock(&w->web->lock);
 }
 
@@ -144,7 +144,7 @@ static void hung_up(struct watch *w, uint64_t about, unsigned events) {
         if (tag(s) != about) continue;
         s->half = true;
         if (s->job) j = job_ref(s->job);
-        if (!j) look_within(w, serve_seconds(), 0);
+        if (!j) look_within(w, host_seconds(), 0);
     }
     struct epoll_event e = {.events = EPOLLONESHOT, .data.u64 = about}; /* and EPOLLHUP, always */
     if (j && half) epoll_ctl(w->epoll, EPOLL_CTL_MOD, fd, &e);
@@ -169,7 +169,7 @@ void watch_linger(struct watch *w, int fd) {
     pthread_mutex_lock(&w->web->lock);
     const bool room = w->n_linger < LINGERS && epoll_ctl(w->epoll, EPOLL_CTL_ADD, own, &e) == 0;
     if (room) {
-        const double now = serve_seconds();
+        const double now = host_seconds();
         w->linger[w->n_linger].fd = own;
         w->linger[w->n_linger++].until = now + LINGER_SECONDS;
         look_within(w, now, LINGER_SECONDS);
@@ -206,7 +206,7 @@ static void drop_input(struct watch *w, int fd) {
     }
     if (n > 0 || (n < 0 && errno == EAGAIN)) return;
     pthread_mutex_lock(&w->web->lock);
-    end_lingers(w, fd, serve_seconds());
+    end_lingers(w, fd, host_seconds());
     pthread_mutex_unlock(&w->web->lock);
 }
 
@@ -241,7 +241,7 @@ static double look_at(struct watch *w, struct sock *s, double now) {
 
 /* Seconds until the next look at all connections is due, which this does when it is. */
 static double tick(struct watch *w) {
-    const double now = serve_seconds();
+    const double now = host_seconds();
     double next = INFINITY;
     pthread_mutex_lock(&w->web->lock);
     if (now >= w->due) {

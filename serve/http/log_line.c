@@ -19,6 +19,7 @@ static void as_json(struct buf *b, const struct request_line *l, const char *at)
     const struct job_counts *n = &l->counts;
     json_put(b, "{time:%s id:%s key:%s route:%s status:%d seconds:%.4f", at, l->request_id, l->key, l->route,
              l->status, l->seconds);
+    if (l->model) json_put(b, "model:%s", l->model);
     if (n->prompt)
         json_put(b, "prompt_tokens:%d cached_tokens:%d answer_tokens:%d queue_ms:%.2f first_ms:%.2f",
                  n->prompt, n->cached, n->answer, n->queue_ms, n->first_ms);
@@ -31,6 +32,11 @@ static void as_text(struct buf *b, const struct request_line *l, const char *at)
     text_escape(why, sizeof why, l->why, strnlen(l->why, 200));
     buf_printf(b, "%s %s %s%s%s %d %.1f ms", at, l->request_id, l->key, *l->key ? " " : "", l->route,
                l->status, 1e3 * l->seconds);
+    if (l->model) {
+        char name[256];
+        text_escape(name, sizeof name, l->model, strnlen(l->model, 200));
+        buf_printf(b, ", %s", name);
+    }
     if (l->counts.prompt) {
         const struct job_counts *n = &l->counts;
         buf_printf(b, ", prompt %d (%d cached), answer %d, queued %.1f ms, first token %.1f ms", n->prompt,

@@ -1,6 +1,5 @@
 #include "serve/http/mhd.h"
 #include <dlfcn.h>
-#include <stdio.h>
 
 struct mhd mhd;
 

@@ -9,9 +9,11 @@
 #include "files/outfile.h"
 #include "serve/core/engine_port.h"
 #include "serve/core/api_keys.h"
+#include "serve/core/house.h"
 #include "serve/core/prompt_log.h"
 #include "serve/http/systemd.h"
 #include "serve/http/web.h"
+#include "base/host.h"
 
 enum { EXIT_WELL = 0, EXIT_DEVICE_LOST = 70, EXIT_AT_ONCE = 130, WRITE_SECONDS = 3 };
 
@@ -77,24 +79,38 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
 
 enum infer_status server_ready(struct server *s, const struct infer_model *m, struct engine_port *port,
                                const char *file) {
-    TRY(server_take_model(s, m, port, file));
-    TRY(scheduler_open(&s->scheduler, s));
-    TRY(prepare_open(&s->prepare, s));
+    TRY(server_begin_model(s, m, port, file));
     starting = false; /* before there is anybody whose answer a signal could break off */
     atomic_store(&s->state, SERVER_READY);
     return INFER_OK;
 }
 
+enum infer_status server_open_house(struct server *s, struct house *h) {
+    s->house = h;
+    s->member = -1;
+    TRY(prepare_open(&s->prepare, s));
+    TRY(house_begin(h));
+    starting = false;
+    atomic_store(&s->state, SERVER_READY);
+    return INFER_OK;
+}
+
+/* Ends what waits, and after `seconds` what runs. */
+static void drain(struct server *s, double seconds) {
+    if (s->house) house_drain(s->house, seconds);
+    if (s->scheduler) scheduler_drain(s->scheduler, seconds);
+}
+
 void server_close(struct server *s) {
     prepare_close(s->prepare);
-    if (s->scheduler) scheduler_drain(s->scheduler, 0);
+    s->prepare = NULL;
+    drain(s, 0);
     if (s->web) web_finish(s->web, WRITE_SECONDS);
+    if (s->house) house_end(s->house);
     scheduler_close(s->scheduler);
+    s->scheduler = NULL;
     web_close(s->web);
-    if (s->port) s->port->free(s->port);
-    mem_free(s->template_text);
-    infer_grammar_vocab_close(s->vocab);
-    grammars_close(s->grammars);
+    server_leave_model(s);
     prompt_log_close(s->prompts);
     keys_close(s->keys);
     pthread_mutex_destroy(&s->vocab_lock);
@@ -109,15 +125,22 @@ struct pulse {
 };
 static void keep_alive(struct server *s, struct pulse *p) {
     int running, waiting;
-    if (p->every <= 0 || serve_seconds() - p->told < p->every / 4) return;
-    const unsigned long long steps = atomic_load(&s->metrics.steps);
-    scheduler_count(s->scheduler, &running, &waiting);
+    if (p->every <= 0 || host_seconds() - p->told < p->every / 4) return;
+    unsigned long long steps = atomic_load(&s->metrics.steps);
+    if (s->house)
+        house_totals(s->house, &running, &waiting, &steps);
+    else
+        scheduler_count(s->scheduler, &running, &waiting);
     if (running && steps == p->steps) return;
-    if (systemd_notify("WATCHDOG=1")) p->told = serve_seconds();
+    if (systemd_notify("WATCHDOG=1")) p->told = host_seconds();
     p->steps = steps;
 }
 
 void server_lost(struct server *s) {
+    if (s->house && s->member >= 0) {
+        house_lost(s);
+        return;
+    }
     atomic_store(&s->state, SERVER_LOST);
     if (write(signal_pipe[1], "", 1) < 0) return; /* nobody waits there */
 }
@@ -132,7 +155,7 @@ int server_run(struct server *s) {
     const bool lost = atomic_load(&s->state) == SERVER_LOST;
     if (!lost) atomic_store(&s->state, SERVER_DRAINING);
     web_quiet(s->web);
-    scheduler_drain(s->scheduler, lost ? 0 : s->o.drain);
+    drain(s, lost ? 0 : s->o.drain);
     web_finish(s->web, WRITE_SECONDS);
     return lost ? EXIT_DEVICE_LOST : EXIT_WELL;
 }

@@ -18,6 +18,7 @@
 #include "files/textfile.h"
 #include "serve/http/systemd.h"
 #include "serve/http/web_impl.h"
+#include "base/host.h"
 
 /* What Linux 6.12 takes for how long a thread wants to run at once: one that wants little comes before those that compute. */
 static const uint64_t SLICE_NS = 100000;
@@ -168,7 +169,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd, .web = w, .since = serve_seconds()};
+        *s = (struct sock){.fd = fd->connect_fd, .web = w, .since = host_seconds()};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         if (getsockname(s->fd, (struct sockaddr *)&name, &len)) name.ss_family = AF_UNSPEC;
@@ -333,8 +334,8 @@ void web_quiet(struct web *w) {
 }
 
 void web_finish(struct web *w, double seconds) {
-    const double until = serve_seconds() + seconds;
-    for (bool busy = true; busy && serve_seconds() < until;) {
+    const double until = host_seconds() + seconds;
+    for (bool busy = true; busy && host_seconds() < until;) {
         pthread_mutex_lock(&w->lock);
         busy = w->n_busy > 0;
         pthread_mutex_unlock(&w->lock);

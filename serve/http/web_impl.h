@@ -82,6 +82,7 @@ void closing_unheard(struct MHD_Connection *connection, const struct sock *s);
 /* A line for a request that has ended. */
 struct request_line {
     const char *request_id, *key, *route;
+    const char *model; /* of several, the one that it was for; NULL: none */
     char why[256];
     int status;
     double seconds;

@@ -2,7 +2,7 @@
  * read a JSON object between their marks as well. */
 #include <string.h>
 #include "base/mem.h"
-#include "text/grammar/grammar.h"
+#include "text/grammar/grammar_text.h"
 #include "serve/toolcall/tool_probe.h"
 
 /* A text as GBNF has it, in quotes. */
@@ -16,35 +16,6 @@ static void literal(struct buf *b, const char *s) {
             buf_add(b, s, 1);
     }
     buf_text(b, "\" ");
-}
-
-static bool names(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-}
-
-/* GBNF with every rule's name behind tN-: of several grammars one. */
-static void renamed(struct buf *b, const char *s, size_t n, size_t number) {
-    char in = 0; /* the end of the text or class that we are in */
-    for (size_t i = 0; i < n;) {
-        if (in && s[i] == '\\' && i + 1 < n) {
-            buf_add(b, s + i, 2);
-            i += 2;
-            continue;
-        }
-        const bool digit = s[i] >= '0' && s[i] <= '9';
-        if (!in && names(s[i]) && !digit && s[i] != '-') {
-            buf_printf(b, "t%zu-", number);
-            for (; i < n && names(s[i]); i++) buf_add(b, s + i, 1);
-            continue;
-        }
-        if (!in && digit) {
-            for (; i < n && names(s[i]); i++) buf_add(b, s + i, 1);
-            continue;
-        }
-        if (in ? s[i] == in : s[i] == '"' || s[i] == '[') in = in ? 0 : s[i] == '"' ? '"' : ']';
-        buf_add(b, s + i++, 1);
-    }
-    buf_text(b, "\n");
 }
 
 /* What stands around the arguments of one function. */
@@ -108,7 +79,8 @@ static void root(struct buf *b, const struct tool_row *row, bool several) {
 
 enum infer_status tool_gbnf(char **out, const struct tool_row *row, const json_t *tools, const char *name,
                             bool several, size_t *bad) {
-    struct buf calls = {0}, rules = {0};
+    struct buf calls = {0};
+    struct stext rules = {0};
     size_t i;
     const json_t *tool;
     enum infer_status st = INFER_OK;
@@ -127,14 +99,16 @@ enum infer_status tool_gbnf(char **out, const struct tool_row *row, const json_t
         if (st) break;
         if (rules.n) buf_text(&calls, "| ");
         call(&calls, row, is, i);
-        renamed(&rules, gbnf, n, i);
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "t%zu-", i);
+        stext_renamed(&rules, gbnf, n, prefix);
         mem_free(gbnf);
     }
     buf_text(&calls, "\n");
     buf_add(&calls, rules.p ? rules.p : "", rules.n);
     if (!st && (calls.failed || rules.failed))
         st = err_set(INFER_E_MEMORY, "out of memory: the grammar of calls");
-    buf_free(&rules);
+    stext_free(&rules);
     if (st)
         buf_free(&calls);
     else

@@ -4,6 +4,8 @@
 #include "serve/toolcall/tool_parser.h"
 #include "text/tok/tok.h"
 
+static inline bool tool_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
 enum tool_shape {
     SHAPE_OBJECT,
     SHAPE_BARE,

@@ -8,7 +8,6 @@ void literal_begin(struct literal *l, char level) {
     l->level[0] = (uint8_t)level;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static bool is_object(const struct literal *l) {
     return l->level[l->depth] == '{' || l->level[l->depth] == 'f';
 }
@@ -156,7 +155,7 @@ void literal_byte(struct literal *l, char c, bool quote_mark, struct buf *out) {
         element(l, out);
         buf_text(out, "\"");
         l->quote = quote_mark ? TOKEN_BYTE : c;
-    } else if (is_space(c)) {
+    } else if (tool_space(c)) {
         if (!l->key) end_word(l, out);
     } else if (c == ',') {
         end_word(l, out);

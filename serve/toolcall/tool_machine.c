@@ -122,8 +122,6 @@ static enum match look(const struct tool_parser *p, size_t at, const struct rule
     return best;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* A call begins with the next byte: from here on it is kept, until it has a name. */
 static void call_begins(struct tool_parser *p, bool bare) {
     if (p->recording) return;
@@ -159,7 +157,7 @@ static struct str recipient(const char *header, size_t n, bool *reasoning) {
     if (!to) return (struct str){"", 0};
     to += 3;
     size_t len = 0;
-    while (to + len < end && !is_space(to[len]) && to[len] != '<' && (uint8_t)to[len] != TOKEN_BYTE) len++;
+    while (to + len < end && !tool_space(to[len]) && to[len] != '<' && (uint8_t)to[len] != TOKEN_BYTE) len++;
     if (len == 9 && memcmp(to, "assistant", 9) == 0) len = 0; /* a tool's answer */
     return (struct str){to, len};
 }
@@ -365,7 +363,7 @@ static void plain(struct tool_parser *p) {
 static bool expect(struct tool_parser *p) {
     size_t i = p->at, n = 0;
     const struct rule *r = NULL;
-    while (i < p->in.n && is_space(p->in.p[i])) i++;
+    while (i < p->in.n && tool_space(p->in.p[i])) i++;
     if (i > p->at) {
         if (p->state == STATE_FRESH && !p->trim) buf_add(&p->space, p->in.p + p->at, i - p->at);
         tool_eat(p, i - p->at);

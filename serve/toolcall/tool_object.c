@@ -20,8 +20,6 @@ bool json_walk(struct json_walk *w, char c) {
     return false;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* The text that JSON text b stands for, in its place; false: it is none. */
 static bool decode(struct buf *b) {
     json_t *j = json_loadb(b->p, b->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
@@ -110,7 +108,7 @@ static bool value_byte(struct tool_parser *p, char c, bool *again) {
         return o->walk.text || text_done(p);
     }
     if (o->walk.depth == 0 && c != '{' && c != '[') { /* a number or a word */
-        if (c != ',' && c != '}' && !is_space(c)) return true;
+        if (c != ',' && c != '}' && !tool_space(c)) return true;
         o->at = OBJECT_COMMA;
         *again = true;
         return true;
@@ -141,7 +139,7 @@ static bool object_byte(struct tool_parser *p, char c) {
             if (!value_byte(p, c, &again)) return false;
             continue;
         }
-        if (is_space(c)) return true;
+        if (tool_space(c)) return true;
         if (o->at == OBJECT_COLON) {
             o->at = OBJECT_VALUE;
             return c == ':';

@@ -72,13 +72,11 @@ void tool_eat(struct tool_parser *p, size_t n) {
     p->at += n;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* Text goes out, white space at its end only when more follows. */
 static void send_text(struct tool_parser *p, enum tool_event_kind kind, const char *text, size_t n) {
     size_t end = n;
     if (kind == TOOL_REASONING || p->calls)
-        while (end && is_space(text[end - 1])) end--;
+        while (end && tool_space(text[end - 1])) end--;
     if (end && p->space.n) {
         buf_add(&p->space, text, end);
         if (p->space.p) send(p, kind, p->space.p, p->space.n, false);
@@ -141,7 +139,7 @@ void tool_text_out(struct tool_parser *p, enum tool_event_kind kind, const char 
     while (n && !p->done) {
         const char *control = memchr(text, TOKEN_BYTE, n);
         size_t len = control ? (size_t)(control - text) : n, from = 0;
-        while (p->trim && from < len && is_space(text[from])) from++;
+        while (p->trim && from < len && tool_space(text[from])) from++;
         if (from < len) {
             p->trim = false;
             if (kind == TOOL_REASONING)
@@ -189,8 +187,8 @@ static bool known(const struct tool_parser *p, const char *name) {
 }
 
 bool tool_named(struct tool_parser *p, const char *name, size_t n) {
-    while (n && is_space(name[n - 1])) n--;
-    while (n && is_space(*name)) name++, n--;
+    while (n && tool_space(name[n - 1])) n--;
+    while (n && tool_space(*name)) name++, n--;
     p->name.n = 0;
     if (n > 10 && memcmp(name, "functions.", 10) == 0) { /* Kimi: functions.NAME:0 is the id */
         size_t k = n;

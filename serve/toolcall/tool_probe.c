@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "files/json.h"
+#include "serve/toolcall/tool_int.h"
 #include "text/chat_template.h"
 
 static const char tools_json[] =
@@ -190,13 +191,11 @@ enum infer_status tool_probe(struct tool_probe *out, const struct tool_template 
     return INFER_OK;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* Takes mark off the end of prompt[*n], and white space behind it. */
 static bool ends_with(const char *prompt, size_t *n, const char *mark) {
     size_t k = *n, len = strlen(mark);
-    while (len && is_space(mark[len - 1])) len--;
-    while (k && is_space(prompt[k - 1])) k--;
+    while (len && tool_space(mark[len - 1])) len--;
+    while (k && tool_space(prompt[k - 1])) k--;
     if (k < len || memcmp(prompt + k - len, mark, len) != 0) return false;
     *n = k - len;
     return true;

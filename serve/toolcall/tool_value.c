@@ -4,8 +4,6 @@
 #include "files/json.h"
 #include "serve/toolcall/tool_int.h"
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 enum value_type {
     VALUE_TEXT, /* text, told as it comes */
     VALUE_JSON, /* JSON, or text if it is none */
@@ -82,8 +80,8 @@ static void args_escaped(struct tool_parser *p, const char *text, size_t n) {
 void tool_key(struct tool_parser *p, const char *key, size_t n) {
     const char *quote = memchr(key, '"', n), *end = key + n;
     const char *attr = quote ? quote : end;
-    for (n = (size_t)(attr - key); n && is_space(key[n - 1]);) n--;
-    while (n && is_space(*key)) key++, n--;
+    for (n = (size_t)(attr - key); n && tool_space(key[n - 1]);) n--;
+    while (n && tool_space(*key)) key++, n--;
     args_text(p, p->some ? ", \"" : "{\"");
     args_escaped(p, key, n);
     args_text(p, "\": ");
@@ -136,8 +134,8 @@ static void value_rest(struct tool_parser *p) {
     }
     const char *text = p->args.p ? p->args.p : "";
     size_t n = p->args.n, from = 0, to = n;
-    while (from < to && is_space(text[from])) from++;
-    while (to > from && is_space(text[to - 1])) to--;
+    while (from < to && tool_space(text[from])) from++;
+    while (to > from && tool_space(text[to - 1])) to--;
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     for (int i = 0; i < 3; i++)
         if (to - from == strlen(words[i][0]) && memcmp(text + from, words[i][0], to - from) == 0) {
@@ -172,7 +170,7 @@ static void value_rest(struct tool_parser *p) {
 static enum match ends_here(const struct tool_parser *p, size_t at) {
     static const enum tool_role behind[] = {ROLE_KEY, ROLE_ARGS_END, ROLE_CLOSE};
     size_t i = at, n;
-    while (i < p->in.n && i - at < 64 && is_space(p->in.p[i])) i++;
+    while (i < p->in.n && i - at < 64 && tool_space(p->in.p[i])) i++;
     if (i - at == 64) return MATCH_YES;
     if (i == p->in.n) return p->finished ? MATCH_YES : MATCH_PART;
     for (int k = 0; k < 3; k++) {

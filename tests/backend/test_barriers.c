@@ -11,6 +11,8 @@
 #include "models/registry.h"
 #include "plan/plan.h"
 
+#include <unistd.h>
+
 enum { MOST_BUFS = 1024 };
 
 /* ---- who touched what since the last barrier ---- */
@@ -227,6 +229,42 @@ static void by_heads(struct map *m, const struct cpu_op *o) {
     }
 }
 
+/* Encoders: each head of a row reads the keys and values of all rows. */
+static void by_attend_rows(struct map *m, const struct op_attend *at) {
+    const int q = at->q.width / at->n_head, out = at->out.width / at->n_head;
+    all_read(m, at->k);
+    all_read(m, at->v);
+    for (int h = 0; h < at->n_head; h++)
+        for (int t = 0; t < m->n_row; t++) {
+            const int actor = ++m->actors;
+            touch(m, at->q, h * q, q, t, actor, false);
+            touch(m, at->out, h * out, out, t, actor, true);
+        }
+}
+
+/* Every thread's share of A x, and behind a barrier columns in blocks, each an actor's for a block of rows. */
+static void by_lowrank(struct map *m, const struct op_lowrank *o) {
+    enum { ROWS = 32, BLOCK = 128 };
+    const int pairs = o->choice.buf >= 0 ? o->n_used : 1, width = o->out.width / pairs;
+    all_read(m, o->x);
+    all_read(m, o->choice);
+    m->barriers++;
+    all_read(m, o->choice);
+    for (int t0 = 0; t0 < rows_of(m, o->out); t0 += ROWS)
+        for (int col = 0; col < width; col += BLOCK) {
+            const int actor = ++m->actors;
+            for (const struct lowrank_part *p = o->w->part; p < o->w->part + o->w->n_part; p++) {
+                const int from = p->col > col ? p->col : col,
+                          to = p->col + p->n < col + BLOCK ? p->col + p->n : col + BLOCK;
+                for (int t = t0; from < to && t < t0 + ROWS && t < rows_of(m, o->out); t++)
+                    for (int j = 0; j < pairs; j++)
+                        for (int write = 0; write < 2; write++)
+                            touch(m, o->out, p->col * pairs + j * p->n + from - p->col, to - from, t, actor,
+                                  write);
+            }
+        }
+}
+
 /* Decode rows whose rope and kv_put are folded in: a unit has a head of keys and its queries, in short contexts from end to end. */
 static void by_attend(struct map *m, const struct cpu_op *o, const struct kv_store *stores) {
     const struct op_attend *at = &o->op->attend;
@@ -289,8 +327,11 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
     case OP_HEADS:
         by_heads(m, o);
         break;
+    case OP_LOWRANK:
+        by_lowrank(m, &op->lowrank);
+        break;
     case OP_ATTEND:
-        by_attend(m, o, stores);
+        op->attend.store < 0 ? by_attend_rows(m, &op->attend) : by_attend(m, o, stores);
         break;
     case OP_ROWS:
         all_read(m, op->rows.x);
@@ -325,11 +366,15 @@ static void walk_list(struct map *m, const struct cpu_list *l, const struct kv_s
 
 struct lists {
     struct model *model, *share; /* share: the first rank's of two, NULL: one has all */
+    struct adapter *adapter;     /* NULL: none */
+    const struct adapter *list[1];
+    struct adapters adapters;
     struct arena arena;
     struct plan plan;
 };
 
-static void open_lists(struct lists *o, const char *folder, const char *device, const char *host, int ranks) {
+static void open_lists_with(struct lists *o, const char *folder, const char *device, const char *host,
+                            int ranks, const char *adapter) {
     char name[128], path[512];
     struct plan_options po;
     struct infer_engine_options eo = {.device = device,
@@ -345,13 +390,24 @@ static void open_lists(struct lists *o, const char *folder, const char *device, 
     memset(o, 0, sizeof *o);
     snprintf(name, sizeof name, "golden/%s", folder);
     assert_ok(model_open(&o->model, test_path(path, sizeof path, name), &(struct tensorfile_options){0}));
+    if (o->model->encoder) eo.batch = eo.ctx;
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
     if (ranks) assert_ok(model_shard(&o->share, o->model, 0, ranks));
+    if (adapter) {
+        assert_ok(adapter_open(&o->adapter, o->model, adapter, 0, 0));
+        o->list[0] = o->adapter;
+        o->adapters = (struct adapters){o->list, 1};
+        po.adapters = &o->adapters;
+    }
     assert_ok(plan_make(&o->plan, &o->arena, ranks ? o->share : o->model, &po));
+}
+static void open_lists(struct lists *o, const char *folder, const char *device, const char *host, int ranks) {
+    open_lists_with(o, folder, device, host, ranks, NULL);
 }
 static void close_lists(struct lists *o) {
     arena_free(&o->arena);
+    adapter_close(o->adapter);
     model_close(o->share);
     model_close(o->model);
 }
@@ -436,10 +492,8 @@ static void check_widths(const char *name, struct backend_config *c) {
     }
 }
 
-/* On the processor alone, as one rank of two; with experts, on it and beside it. */
-static void check_folder(const char *folder) {
+static void check_rank(const char *folder) {
     struct lists shared;
-    static const char *const places[][2] = {{"cpu", NULL}, {"cpu", "ref"}, {"ref", "cpu"}};
     char name[128];
     snprintf(name, sizeof name, "%s, rank 0 of 2", folder);
     open_lists(&shared, folder, "cpu", NULL, 2);
@@ -447,6 +501,28 @@ static void check_folder(const char *folder) {
     lay_out(&shared.plan.part[0].config, as_it_is, 0);
     check_part(name, &shared.plan.part[0].config, as_it_is, 0, NULL);
     close_lists(&shared);
+}
+
+/* With an adapter, where there is one for the folder. */
+static void check_adapted(const char *folder) {
+    struct lists o;
+    char file[128], path[512], name[160];
+    if (strncmp(folder, "hf/", 3)) return;
+    snprintf(file, sizeof file, "golden/adapter/%.60s", folder + 3);
+    if (access(test_path(path, sizeof path, file), F_OK)) return;
+    open_lists_with(&o, folder, "cpu", NULL, 0, path);
+    n_embd = o.model->n_embd;
+    snprintf(name, sizeof name, "%s with an adapter", folder);
+    check_widths(name, &o.plan.part[0].config);
+    close_lists(&o);
+}
+
+/* On the processor alone, as one rank of two (but an encoder); with experts, on it and beside it. */
+static void check_folder(const char *folder) {
+    static const char *const places[][2] = {{"cpu", NULL}, {"cpu", "ref"}, {"ref", "cpu"}};
+    char name[128];
+    if (strncmp(folder, "embed/", 6) != 0) check_rank(folder);
+    check_adapted(folder);
     for (int k = 0; k < 3; k++) {
         struct lists o;
         open_lists(&o, folder, places[0][0], NULL, 0);
@@ -480,6 +556,12 @@ static void nobody_touches_what_another_writes(void **state) {
     const int n = hf_folders(folders);
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "hf/%.60s", folders[i]);
+        check_folder(name);
+    }
+    static const char *const encoders[] = {"bert-cls",     "modern-bert",     "nomic-bert",
+                                           "jina-bert-v3", "gemma-embedding", "t5"};
+    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
+        snprintf(name, sizeof name, "embed/%s", encoders[i]);
         check_folder(name);
     }
     for (int i = 0; arch_at(i); i++)

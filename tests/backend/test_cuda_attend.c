@@ -223,7 +223,8 @@ static void large_heads_agree_with_ref(void **state) {
  * (scripts/gpu-check) a read beyond them is an error, without it the NaN there shows in the result. */
 static void attention_of_prompt_rows_agrees_with_float64(void **state) {
     static const int dims[] = {8, 40, 64, 72, 80, 96, 112, 128, 136, 256, 264, 512},
-                     rows[] = {1, 63, 64, 129, 300}, windows[] = {0, 1, 100}, depths[] = {0, 5, 64, 700};
+                     rows[] = {1, 63, 64, 129, 300}, windows[] = {0, 1, 100}, depths[] = {0, 5, 64, 700},
+                     pictures[] = {0, 70, 0, 3, 200};
     enum { MOST = 12 * 5 * 3 * 3 * 3 };
     static struct cuda_attention all[MOST];
     int n = 0;
@@ -244,10 +245,34 @@ static void attention_of_prompt_rows_agrees_with_float64(void **state) {
                                                          .kv_type = type,
                                                          .kernel = (enum cuda_attend_kernel)k,
                                                          .softcap = n % 5 == 1 ? 2 : 0,
-                                                         .sinks = n % 5 == 2};
+                                                         .sinks = n % 5 == 2,
+                                                         .picture = pictures[n / 3 % 5]};
     double worst;
     assert_int_equal(n, MOST);
     assert_ok(cuda_attention_check(all, n, &worst));
+    print_message("%d cases, at most %.1e of the norm\n", n, worst);
+}
+
+/* Attention without a store: heads of all sizes that kernels have, and between them, beside the plain kernel. */
+static void attention_without_a_mask_agrees(void **state) {
+    static const int dims[] = {8, 16, 64, 72, 80, 88, 96, 104, 128},
+                     rows[] = {1, 63, 64, 65, 128, 191, 193, 700, 2049};
+    enum { MOST = 9 * 9 * 2 };
+    static struct cuda_encode all[MOST];
+    int n = 0;
+    (void)state;
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            for (int mma = 0; mma < 2; mma++, n++)
+                all[n] = (struct cuda_encode){.dim = dims[d],
+                                              .n_head = 4,
+                                              .n_kv_head = n / 2 % 3 ? 4 : 2,
+                                              .n_row = rows[r],
+                                              .mma = mma,
+                                              .turned = n / 2 % 2};
+    double worst;
+    assert_int_equal(n, MOST);
+    assert_ok(cuda_encode_check(all, n, &worst));
     print_message("%d cases, at most %.1e of the norm\n", n, worst);
 }
 #endif
@@ -259,6 +284,7 @@ int main(int argc, char **argv) {
 #ifdef INFER_CUDA
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_prompt_rows_agrees_with_float64),
+        cmocka_unit_test(attention_without_a_mask_agrees),
         cmocka_unit_test(attention_agrees_with_ref),
         cmocka_unit_test(more_attention_agrees_with_ref),
         cmocka_unit_test(large_heads_agree_with_ref),

@@ -15,6 +15,7 @@
 #ifdef INFER_CUDA
 #include <pthread.h>
 void cuda_ranks_by_events(bool always);
+void cuda_ranks_one_shot(size_t bytes);
 
 static int n_card;
 
@@ -182,6 +183,17 @@ static void sums_and_columns_of_two_cards(void **state) {
     }
     cuda_ranks_by_events(false);
 }
+/* More than two ranks: each adds up a part of what is large. */
+static void sums_in_two_shots(void **state) {
+    (void)state;
+    cuda_ranks_one_shot(0);
+    for (int n = 2; n <= RANKS; n++) {
+        run_ranks(n, one_card, 1, -1);
+        run_ranks(n, one_card, ROWS, -1);
+        if (n_card > 1) run_ranks(n, two_cards, ROWS, -1);
+    }
+    cuda_ranks_one_shot(256 << 10);
+}
 static void whoever_leaves_takes_all_along(void **state) {
     (void)state;
     assert_int_equal(run_ranks(3, one_card, 2, 1), 2);
@@ -193,16 +205,21 @@ static void whoever_leaves_takes_all_along(void **state) {
 enum { N_PROMPT = 90, N_DECODE = 5 };
 
 static int n_vocab;
-static struct infer_engine *engine(const struct infer_model *m, const char *device, int n_rank,
+static bool whole_experts;
+static struct infer_engine *engine(const struct infer_model *m, const char *device, int n_rank, int n_stage,
                                    const char *cards, int slots) {
     struct infer_engine *e;
     const struct infer_engine_options o = {.device = device,
                                            .ranks = n_rank,
+                                           .stages = n_stage,
+                                           .ep = n_rank > 1 && whole_experts,
                                            .devices = cards,
                                            .ctx = 256,
                                            .slots = slots,
                                            .batch = N_PROMPT,
-                                           .decode_rows = slots > 1 ? 16 : 0,
+                                           .decode_rows = slots > 16  ? slots
+                                                          : slots > 1 ? 16
+                                                                      : 0,
                                            .threads = 2,
                                            .nan_guard = true,
                                            .gpu_layers = -1,
@@ -233,24 +250,24 @@ static void model_run(struct infer_engine *e, int chunk, float *out) {
     for (int i = 0; i < N_DECODE; i++) model_step(e, seq, N_PROMPT + i, 1, true, out + (size_t)(1 + i) * v);
     infer_seq_close(e, seq);
 }
-static void one_model(const char *shape, const char *type, int n_rank, const char *cards) {
+static void one_model(const char *shape, const char *type, int n_rank, int n_stage, const char *cards) {
     struct infer_model_info info;
     struct infer_model *m = synth_model(&(struct synth_options){.shape = shape, .type = type, .seed = 5});
     infer_model_info(m, &info);
     n_vocab = info.n_vocab;
     const size_t n = (size_t)(1 + N_DECODE) * (size_t)n_vocab;
     float *want = malloc(n * 4), *got = malloc(n * 4), *again = malloc(n * 4);
-    struct infer_engine *ref = engine(m, "ref", 0, NULL, 1);
+    struct infer_engine *ref = engine(m, "ref", 0, 0, NULL, 1);
     model_run(ref, N_PROMPT, want);
     infer_engine_free(ref);
     for (int slots = 1; slots <= 3; slots += 2) {
-        struct infer_engine *e = engine(m, "cuda", n_rank, cards, slots);
+        struct infer_engine *e = engine(m, "cuda", n_rank, n_stage, cards, slots);
         model_run(e, N_PROMPT, got);
         const double prompt = relative(got, want, (size_t)n_vocab),
                      decode = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab),
                      most = slots == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE;
-        print_message("%s %s, %d ranks on %s, %d slots: prompt %.1e decode %.1e\n", shape, type, n_rank,
-                      cards, slots, prompt, decode);
+        print_message("%s %s, %d ranks, %d stages on %s, %d slots: prompt %.1e decode %.1e\n", shape, type,
+                      n_rank, n_stage, cards, slots, prompt, decode);
         if (!(prompt <= TOL_CUDA_PROMPT && decode <= most))
             fail_msg("%s %s on %s, %d slots: prompt %g, decode %g of the norm", shape, type, cards, slots,
                      prompt, decode);
@@ -262,9 +279,9 @@ static void one_model(const char *shape, const char *type, int n_rank, const cha
                 fail_msg("%s %s on %s: other bits %s", shape, type, cards, i ? "in steps of 31" : "again");
         }
         infer_engine_free(e);
-        if (n_card < 2 || strcmp(cards, "0,1") != 0) continue;
+        if (n_card < 2 || !n_rank || strcmp(cards, "0,1") != 0) continue;
         cuda_ranks_by_events(true);
-        e = engine(m, "cuda", n_rank, cards, slots);
+        e = engine(m, "cuda", n_rank, n_stage, cards, slots);
         model_run(e, N_PROMPT, again);
         cuda_ranks_by_events(false);
         if (memcmp(got, again, n * 4)) fail_msg("%s %s: other bits by events", shape, type);
@@ -277,14 +294,16 @@ static void one_model(const char *shape, const char *type, int n_rank, const cha
 static const struct {
     const char *shape, *type;
 } models[] = {{"tiny", "q8_0"},          {"tiny", "f16"},        {"tiny-256", "bf16"},
-              {"tiny-moe", "q4_k"},      {"tiny-gemma4", "f16"}, {"tiny-latent-512", "q4_k"},
+              {"tiny-256", "f16"},       {"tiny-256", "q8_0"},   {"tiny-256", "q4_k"},
+              {"tiny-256", "q6_k"},      {"tiny-256", "q4_k_m"}, {"tiny-moe", "q4_k"},
+              {"tiny-moe", "q8_0"},      {"tiny-gemma4", "f16"}, {"tiny-latent-512", "q4_k"},
               {"tiny-delta-128", "q8_0"}};
 
 static void models_on_one_card(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        one_model(models[i].shape, models[i].type, 2, "0,0");
-    one_model("tiny", "q8_0", 3, "0,0,0");
+        one_model(models[i].shape, models[i].type, 2, 0, "0,0");
+    one_model("tiny", "q8_0", 3, 0, "0,0,0");
 }
 static void models_on_two_cards(void **state) {
     (void)state;
@@ -293,14 +312,83 @@ static void models_on_two_cards(void **state) {
         return;
     }
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        one_model(models[i].shape, models[i].type, 2, "0,1");
+        one_model(models[i].shape, models[i].type, 2, 0, "0,1");
+}
+
+/* A row of decode has the same bits alone and beside many, whose sums go another way. */
+static void beside(struct infer_engine *e, int n_row, float *out) {
+    enum { MANY = 20, N_STEP = 3 };
+    struct infer_row rows[MANY] = {0};
+    struct infer_output o;
+    int seq[MANY];
+    for (int i = 0; i < n_row; i++) {
+        assert_ok(infer_seq_open(e, &seq[i]));
+        model_step(e, seq[i], 0, N_PROMPT / 2, false, out);
+    }
+    for (int k = 0; k < N_STEP; k++) {
+        for (int i = 0; i < n_row; i++)
+            rows[i] = (struct infer_row){.id = (k * 37 + i) % n_vocab,
+                                         .pos = N_PROMPT / 2 + k,
+                                         .seq = seq[i],
+                                         .decode = true,
+                                         .want = i ? INFER_WANT_TOKEN : INFER_WANT_LOGITS};
+        assert_ok(infer_step(e, rows, n_row, &o));
+        memcpy(out + (size_t)k * (size_t)n_vocab, o.logits[0], (size_t)n_vocab * 4);
+    }
+    for (int i = 0; i < n_row; i++) infer_seq_close(e, seq[i]);
+}
+static void many_rows(void **state) {
+    static const char *const types[] = {"f16", "q4_k", "q8_0"};
+    const char *cards = n_card > 1 ? "0,1" : "0,0";
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct infer_model_info info;
+        struct infer_model *m =
+            synth_model(&(struct synth_options){.shape = "tiny-256", .type = types[i], .seed = 5});
+        infer_model_info(m, &info);
+        n_vocab = info.n_vocab;
+        const size_t n = 3 * (size_t)n_vocab;
+        float *alone = malloc(n * 4), *many = malloc(n * 4);
+        struct infer_engine *e = engine(m, "cuda", 2, 0, cards, 20);
+        beside(e, 1, alone);
+        for (int rows = 7; rows <= 20; rows += 13) {
+            beside(e, rows, many);
+            if (memcmp(alone, many, n * 4)) fail_msg("%s on %s: other bits beside %d", types[i], cards, rows);
+        }
+        infer_engine_free(e);
+        infer_model_close(m);
+        free(alone), free(many);
+    }
+}
+
+/* Each rank has some of the experts: what others have is 0 in its sums. */
+static void experts_of_ranks(void **state) {
+    static const struct {
+        const char *shape, *type;
+    } mixtures[] = {{"tiny-moe", "q8_0"}, {"tiny-moe", "q4_k"}, {"tiny-oss", "f16"}};
+    (void)state;
+    whole_experts = true;
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        one_model(mixtures[i].shape, mixtures[i].type, 2, 0, n_card > 1 ? "0,1" : "0,0");
+        one_model(mixtures[i].shape, mixtures[i].type, 3, 0, "0,0,0");
+    }
+    whole_experts = false;
+}
+/* Layers of one card before those of another; both may be the same one. */
+static void stages_on_cards(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (!strstr(models[i].shape, "gemma4")) /* whose last layers read what the first ones keep */
+            one_model(models[i].shape, models[i].type, 0, 2, n_card > 1 ? "1,0" : "0,0");
+    one_model("tiny-delta-128", "q8_0", 0, 3, "0,0,0");
+    one_model("tiny", "q8_0", 2, 2, n_card > 1 ? "0,1,1,0" : "0,0,0,0");
 }
 
 static void cards_are_named_for_all_ranks(void **state) {
     static const struct {
         int ranks;
         const char *device, *cards, *says;
-    } wrong[] = {{2, "cuda", "0", "names 1 cards"},   {0, "cuda", "0,0", ".devices names the cards of ranks"},
+    } wrong[] = {{2, "cuda", "0", "names 1 cards"},   {0, "cuda", "0,0", "names card 0 twice"},
                  {2, "cuda", "0,x", "is '0,x'"},      {2, "cuda", "0,", "is '0,'"},
                  {2, "cuda:0", NULL, "is one card"},  {2, "cuda", "0,99", "card 100 of"},
                  {2, "cpu", "0,0", "no card is used"}};
@@ -320,6 +408,36 @@ static void cards_are_named_for_all_ranks(void **state) {
     infer_model_close(m);
 }
 
+static char heard[8192];
+static void hear(void *user, enum log_level level, const char *line) {
+    const size_t n = strlen(heard);
+    (void)user, (void)level;
+    snprintf(heard + n, sizeof heard - n, "%s\n", line);
+}
+/* What is left open is the fastest as predicted, which is said of several cards; so is what cards are named for. */
+static void cards_share_as_is_fastest(void **state) {
+    struct infer_model *m =
+        synth_model(&(struct synth_options){.shape = "tiny-256", .type = "f16", .seed = 5});
+    const char *cards[] = {NULL, "0", "0,1"};
+    struct infer_model_info info;
+    (void)state;
+    infer_model_info(m, &info);
+    n_vocab = info.n_vocab;
+    float *got = malloc((size_t)(1 + N_DECODE) * (size_t)n_vocab * 4);
+    for (size_t i = 0; i < 3; i++) {
+        if (i == 2 && n_card < 2) continue;
+        heard[0] = 0;
+        log_set(hear, NULL);
+        struct infer_engine *e = engine(m, "cuda", i ? 0 : -1, 0, cards[i], 1);
+        log_set(NULL, NULL);
+        model_run(e, N_PROMPT, got);
+        infer_engine_free(e);
+        assert_int_equal(strstr(heard, "TAKEN") != NULL, n_card > 1 && i != 1);
+    }
+    infer_model_close(m);
+    free(got);
+}
+
 static int count_cards(void) {
     struct backend_memory memory;
     int n = 0;
@@ -334,10 +452,15 @@ int main(int argc, char **argv) {
 #ifdef INFER_CUDA
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums_and_columns_of_one_card),
                                        cmocka_unit_test(sums_and_columns_of_two_cards),
+                                       cmocka_unit_test(sums_in_two_shots),
                                        cmocka_unit_test(whoever_leaves_takes_all_along),
                                        cmocka_unit_test(models_on_one_card),
                                        cmocka_unit_test(models_on_two_cards),
-                                       cmocka_unit_test(cards_are_named_for_all_ranks)};
+                                       cmocka_unit_test(many_rows),
+                                       cmocka_unit_test(experts_of_ranks),
+                                       cmocka_unit_test(stages_on_cards),
+                                       cmocka_unit_test(cards_are_named_for_all_ranks),
+                                       cmocka_unit_test(cards_share_as_is_fastest)};
     n_card = count_cards();
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,11 +3,12 @@
 #include "tests/lib/test.h"
 #include "engine_options.h"
 #include "infer.h"
-#include "cuda/plan/links.h"
+#include "cuda/links/link_attend.h"
 #include "model/shard.h"
 #include "plan/plan.h"
 #include "seam/op_list.h"
 #include "tests/lib/synth_model.h"
+#include "vision/tower_impl.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -68,8 +69,8 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P',
-                                               'X', 'Q', 'S', 'D', 'W', 'L', 'U'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'V', 'H', 'P',
+                                               'X', 'Q', 'S', 'D', 'W', 'L', 'U', 'Y'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -84,24 +85,48 @@ static const char *text_of(const struct cuda_link *link, int n) {
 
 enum { MOST = 256 };
 
-/* Of two ranks a projection with its sum is a link, in place of RESIDUAL. */
+/* Of two ranks a projection with its sum is a link, in place of RESIDUAL, and so is the sum of what experts have left. */
 static void sums_of_ranks_are_links(void **state) {
     static const struct {
-        const char *type;
+        const char *shape, *type;
         struct chip chip;
         const char *decode, *prompt;
-    } all[] = {{"q8_0", {90, true, false}, "EiM-Ai-UiGj-UiM-Ai-UiGj-U.M..", ".MAcUGcUMAcUGcU.M.."},
-               {"f16", {90, false, false}, "EhM-Ah-UhGh-UhM-Ah-UhGh-U.M..", ".MAhUGhUMAhUGhU.M.."}};
+        enum experts_by by;
+    } all[] = {{"tiny-moe",
+                "q8_0",
+                {90, false, false},
+                "EcM-Ac-U.......YcM-Ac-U.......Y.M..",
+                ".MAcU...Q.YMAcU...Q.Y.M..",
+                EXPERTS_WHOLE},
+
+               {"tiny-moe",
+                "q8_0",
+                {90, false, false},
+                "EcM-Ac-UXYcM-Ac-UXY.M..",
+                ".MAcU...Q.YMAcU...Q.Y.M..",
+                EXPERTS_CUT},
+               {"tiny",
+                "q8_0",
+                {90, true, false},
+                "EiM-Ai-UiGj-UiM-Ai-UiGj-U.M..",
+                ".MAcUGcUMAcUGcU.M..",
+                EXPERTS_CUT},
+               {"tiny",
+                "f16",
+                {90, false, false},
+                "EhM-Ah-UhGh-UhM-Ah-UhGh-U.M..",
+                ".MAhUGhUMAhUGhU.M..",
+                EXPERTS_CUT}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct lists o = {0};
         struct model *whole;
         struct cuda_link link[MOST];
         char path[SYNTH_PATH];
-        synth_temporary(&(struct synth_options){.shape = "tiny", .type = all[i].type}, path);
+        synth_temporary(&(struct synth_options){.shape = all[i].shape, .type = all[i].type}, path);
         assert_ok(model_open(&whole, path, &(struct tensorfile_options){0}));
         unlink(path);
-        assert_ok(model_shard(&o.model, whole, 0, 2));
+        assert_ok(model_shard_by(&o.model, whole, 0, 2, all[i].by));
         plan_lists(&o);
         for (int c = 0; c < ROW_CLASS_COUNT; c++)
             assert_string_equal(text_of(link, make(&o, &o.own[c], all[i].chip, link)),
@@ -347,6 +372,40 @@ static void eights_are_no_int8(void **state) {
 }
 
 /* Factors of NVFP4 matrices lie in their weights, gate and up in turns although theirs differ; others are no links. */
+/* A block of a tower: q k v, attention with its rotations, output, the products of the feed-forward part: nothing op by op. The first product
+ * is in FP32 (both frames of a patch are one). */
+static void blocks_of_towers_are_links(void **state) {
+    static const struct {
+        const char *type, *golden, *text;
+        int sm;
+    } all[] = {{"f16", NULL, ".M.MVhRMRMVhRMR..M.M", 90},
+               {"bf16", NULL, ".M.MVhRMRMVhRMR..M.M", 120},
+               {"q8_0", NULL, ".M.MVcRMRMVcRMR..M.M", 90},
+               {NULL, "golden/tower/gemma4v", ".M.M...VhPM.PM...VhPM.P....M", 90},
+               {NULL, "golden/tower/pixtral", ".M.MVhPM.PMVhPM.P...MM.M", 90},
+               /* windows in the first and third of four blocks */
+               {NULL, "golden/tower/qwen2_5_vl", "..M...PM.PMVhPM.PM...PM.PMVhPM.P..M.M", 90}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char path[SYNTH_PATH < 512 ? 512 : SYNTH_PATH];
+        struct tower *t;
+        struct cuda_link link[MOST];
+        struct cuda_plan sizes;
+        if (all[i].type)
+            synth_temporary(&(struct synth_options){.shape = "tiny-tower", .type = all[i].type}, path);
+        else
+            test_path(path, sizeof path, all[i].golden);
+        assert_ok(tower_open(&t, path, &(struct tower_options){.plan = TOWER_PLAN_CARD}));
+        if (all[i].type) unlink(path);
+        assert_ok(cuda_plan_make(&sizes, &t->config));
+        const struct route_case route = {.sm = all[i].sm, .shared_bytes = 227 << 10};
+        const struct link_case c = {.list = t->config.list[ROW_PROMPT], .plan = &sizes, .route = &route};
+        assert_string_equal(text_of(link, links_make(&c, link)), all[i].text);
+        cuda_plan_free(&sizes);
+        tower_close(t);
+    }
+}
+
 static void factors_are_folded(void **state) {
     static const char *const types[] = {"nvfp4", "q8_0"};
     (void)state;
@@ -386,7 +445,8 @@ static void attention_has_a_route(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const struct route_case c = {.sm = all[i].sm, .only_mma = all[i].only_mma};
-        const struct route_other *r = route_attend(&c, all[i].cls, all[i].dk, all[i].dk);
+        const struct link_route *r =
+            link_route(&c, LINK_ATTEND, all[i].cls, attend_head(all[i].dk, all[i].dk));
         if (!r != !all[i].kernel || (r && !strstr(r->kernel, all[i].kernel)))
             fail_msg("sm_%d, heads of %d: %s", all[i].sm, all[i].dk, r ? r->kernel : "none");
     }
@@ -458,6 +518,7 @@ int main(void) {
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
+        cmocka_unit_test(blocks_of_towers_are_links),
         cmocka_unit_test(eights_are_no_int8),
         cmocka_unit_test(factors_are_folded),
         cmocka_unit_test(attention_has_a_route),

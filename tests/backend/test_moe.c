@@ -127,6 +127,30 @@ static void routes_against_float64(void **state) {
     assert_true(compared > 1500);
 }
 
+/* Each of two by a softmax over those that are near it and left: experts 1 and 3 are, 0 is not, a NaN never. */
+static void routes_of_those_near(void **state) {
+    (void)state;
+    const float logits[] = {0.95f, 1, -1, 0.99f, 0.98f, NAN};
+    const double e1 = exp(-0.01), e2 = exp(-0.02), want[] = {1, 3, 1 / (1 + e1 + e2), 1 / (1 + e1)};
+    const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR, .eps = 0.0201f, .scale = 1};
+    float choice[4];
+    router_row(&r, logits, choice);
+    for (int i = 0; i < 4; i++) assert_true(fabs((double)choice[i] - want[i]) < 1e-6);
+}
+
+/* A card says by name that it has no kernel for them. */
+static void routes_near_are_not_of_a_card(void **state) {
+    (void)state;
+    const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR};
+    struct op op = {.kind = OP_ROUTE, .route = {.router = &r}};
+    struct op_list list = {.op = &op, .n_op = 1};
+    struct backend_config c = {0};
+    struct backend_sizes sizes;
+    c.list[ROW_DECODE] = &list;
+    assert_int_equal(cuda_sizes(&c, &sizes), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(err_message(), "no kernel for routers"));
+}
+
 /* Ties go to the lowest; ids are different ones of the model's, whatever the logits are. */
 static void routes_of_odd_logits(void **state) {
     (void)state;
@@ -266,6 +290,33 @@ static void experts_every_format(void **state) {
             check(&b, name, (const double[2]){b.int16 ? TOL_OP_BF16 : tolerance_of(t), tolerance_of(t)});
             bench_free(&b);
         }
+}
+
+/* An adapter's matrices of each expert: of rows as they are, of rows of each choice, times the choice's weight; two members. */
+static void adapters_of_experts(void **state) {
+    (void)state;
+    enum { E = 5, K = 70, N = 37, R = 6, USED = 3 };
+    static float a[E * R * K], b[E * N * R];
+    static const float scale[] = {1.5f, -1};
+    for (int i = 0; i < E * R * K; i++) a[i] = gauss();
+    for (int i = 0; i < E * N * R; i++) b[i] = gauss();
+    for (int i = 0; i < 3; i++) {
+        const bool by_choice = i == 1, weighted = i == 2;
+        const struct lowrank_part part[] = {
+            {.col = 0, .n = N, .k = K, .r = R, .n_stack = E, .a = a, .b = b},
+            {.col = N, .n = N, .k = K, .r = R, .n_stack = E, .at = R, .a = a, .b = b},
+            {.adapter = 1, .col = N, .n = N, .k = K, .r = R, .n_stack = E, .at = 2 * R, .a = a, .b = b}};
+        const struct lowrank w = {part, 3, 3 * R};
+        struct router r = {
+            .n_expert = E, .n_used = USED, .act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD, .scale = 2};
+        struct bench o = {.adapted = true, .adapter = {scale, NULL, scale}};
+        struct view choice = choices(&o, &r, 0), x = input(&o, by_choice ? USED * K : K, 0),
+                    y = input(&o, 2 * USED * N, 0);
+        o.out = y;
+        push(&o, (struct op){.kind = OP_LOWRANK, .lowrank = {x, choice, y, &w, USED, by_choice, weighted}});
+        check(&o, "adapters of experts", (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+        bench_free(&o);
+    }
 }
 
 /* A whole block: gate and up, their product, down, and the sum with a shared part; with a router that everything else follows. */
@@ -451,9 +502,12 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_against_float64),
+        cmocka_unit_test(routes_of_those_near),
+        cmocka_unit_test(routes_near_are_not_of_a_card),
         cmocka_unit_test(routes_of_odd_logits),
         cmocka_unit_test(routes_of_backends),
         cmocka_unit_test(experts_every_format),
+        cmocka_unit_test(adapters_of_experts),
         cmocka_unit_test(blocks),
         cmocka_unit_test(mixes),
         cmocka_unit_test(stacks_lie_anywhere),

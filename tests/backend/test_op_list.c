@@ -48,6 +48,12 @@ static struct weight filler[BUFS], table;
 static struct weight_group group, experts, heads; /* experts: 2; heads: 2 */
 static struct router router;
 static struct rope rope;
+/* Matrices of adapters, which op_uses does not tell */
+static float low_a[2 * 3 * W], low_b[2 * 3 * W];
+static const float low_scale[1] = {0.7f}, *const low_scales[1] = {low_scale};
+static const struct lowrank_part plain_part = {.n = W, .k = W, .r = 3, .n_stack = 1, .a = low_a, .b = low_b},
+                                 expert_part = {.n = 2, .k = W, .r = 3, .n_stack = 2, .a = low_a, .b = low_b};
+static const struct lowrank plain_low = {&plain_part, 1, 3}, expert_low = {&expert_part, 1, 3};
 
 /* What a run leaves. */
 struct state {
@@ -72,6 +78,7 @@ static struct weight matrix(float *data, int n) {
 static void set_up(void) {
     for (int i = 0; i < ARRAYS; i++) randomise(array[i], ARRAY);
     for (int i = 0; i < W; i++) order[i] = W - 1 - i;
+    randomise(low_a, 2 * 3 * W), randomise(low_b, 2 * 3 * W);
     for (int i = 0; i < BUFS; i++) {
         randomise(fill[i], T * WIDTH);
         filler[i] = matrix(fill[i], T);
@@ -104,7 +111,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 43 };
+enum { SAMPLES = 46 };
 static const int gathered[] = {0, 2, W + 2};
 
 static void samples(struct op *out) {
@@ -167,6 +174,11 @@ static void samples(struct op *out) {
         {OP_REMOTE, 0, "remote", .remote = {x, choice, z}},
         {OP_REDUCE, 0, "reduce", .reduce = {z}},
         {OP_GATHER, 0, "gather", .gather = {x, {1, 0, W + 2}, gathered}},
+        {OP_LOWRANK, 0, "lowrank", .lowrank = {x, none, z, &plain_low, 0, false, false}},
+        {OP_LOWRANK, 0, "lowrank of outputs",
+         .lowrank = {picked, none, view(2, 2), &plain_low, 0, false, false}},
+        {OP_LOWRANK, 0, "lowrank of experts with weights",
+         .lowrank = {x, choice, z, &expert_low, W / 2, false, true}},
     };
     memcpy(out, all, sizeof all);
 }
@@ -211,7 +223,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
     const struct remote remote = {run_remote, NULL};
-    struct comm comm = {&comm_type, 1, 2, NULL};
+    struct comm comm = {.type = &comm_type, .rank = 1, .n_rank = 2};
     const struct weight_group *groups[1] = {&group};
     struct backend_config c = {.group = groups,
                                .n_group = 1,
@@ -252,6 +264,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     for (int t = 0; t < T; t++) id[t] = t, pos[t] = 10 + t;
     id[0] = first_id;
     struct step step = seam_step(T, N_OUT, id, pos, slot, out_row, want, pages);
+    step.adapter = low_scales;
     struct step_result result;
     memset(out, 0, sizeof *out);
     assert_ok(type->run(b, ROW_DECODE, &step));

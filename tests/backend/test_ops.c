@@ -175,7 +175,7 @@ static void attention(void **state) {
                  {8, 1, 40, 24, 0, 0, false, false, true},      {3, 1, 77, 67, 90, 0, true, false, true},
                  {36, 1, 48, 32, 0, 7, false, false, true}};
     for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
-        for (int type = KV_F32; type <= KV_Q8_0; type++)
+        for (int type = KV_F32; type < KV_TYPES; type++)
             for (int fold = (i + type) % EVERY(2); fold < 2; fold += EVERY(2)) {
                 struct rope r = {.kind = ROPE_NEOX, .n_rot = 32, .mscale = 1, .inv_freq = freq};
                 struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside},
@@ -203,9 +203,9 @@ static void attention(void **state) {
                 char name[96];
                 snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
                 /* rotated keys may round to the other half or code than the reference's */
-                double t = type == KV_F32   ? TOL_OP_ATTEND
-                           : type == KV_F16 ? TOL_OP_ATTEND_F16
-                                            : TOL_OP_ATTEND_Q8;
+                static const double tol[KV_TYPES] = {TOL_OP_ATTEND,    TOL_OP_ATTEND_F16, TOL_OP_ATTEND_Q8,
+                                                     TOL_OP_ATTEND_F8, TOL_OP_ATTEND_Q5,  TOL_OP_ATTEND_Q4};
+                const double t = tol[type];
                 check(&b, name, (const double[2]){t, t});
                 bench_free(&b);
             }
@@ -217,9 +217,9 @@ static void attention_without_a_store(void **state) {
     static const struct {
         int heads, kv, dim;
         float cap;
-        bool sink;
-    } shape[] = {{2, 2, 12, 0, false}, {3, 3, 64, 0, false}, {2, 2, 72, 5, false},
-                 {2, 1, 80, 0, true},  {4, 2, 88, 0, false}, {1, 1, 128, 0, true}};
+        bool sink, both;
+    } shape[] = {{2, 2, 12, 0, false, false}, {3, 3, 64, 0, false, true}, {2, 2, 72, 5, false, false},
+                 {2, 1, 80, 0, true, false},  {4, 2, 88, 0, false, true}, {1, 1, 128, 0, true, false}};
     float sinks[4] = {0.5f, -1, 2, 0};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         const int nq = shape[i].heads * shape[i].dim, nk = shape[i].kv * shape[i].dim;
@@ -233,6 +233,7 @@ static void attention_without_a_store(void **state) {
                                         .scale = 0.2f,
                                         .softcap = shape[i].cap,
                                         .sinks = shape[i].sink ? sinks : NULL,
+                                        .both = shape[i].both,
                                         .k = view_columns(x, nq, nk),
                                         .v = view_columns(x, nq + nk, nk),
                                         .n_kv_head = shape[i].kv}});
@@ -274,6 +275,47 @@ static void heads(void **state) {
             check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
             bench_free(&b);
         }
+    }
+}
+
+/* Two adapters, one of rank 1 to 40 on all columns, one on some of them, and a vector; the sequences have both, none, and one of them. A row
+ * without one stays as it is, bit for bit. */
+static void lowranks(void **state) {
+    (void)state;
+    static float a[2][40 * 300], b[3][40 * 300];
+    static const float both[] = {0.5f, -2, 0}, one[] = {0, 1.5f, 0.25f};
+    for (int i = 0; i < 40 * 300; i++)
+        for (int k = 0; k < 3; k++) a[k % 2][i] = gauss(), b[k][i] = gauss();
+    static const int sizes[][3] = {
+        {1, 1, 1}, {33, 70, 4}, {256, 77, 8}, {300, 300, 40}, {17, 64, 17}}; /* k, n, r */
+    for (int i = 0; i < 5; i++) {
+        const int k = sizes[i][0], n = sizes[i][1], r = sizes[i][2], some = (n + 1) / 2;
+        const struct lowrank_part part[] = {
+            {.n = n, .k = k, .r = r, .n_stack = 1, .a = a[0], .b = b[0]},
+            {.adapter = 1,
+             .col = n - some,
+             .n = some,
+             .k = k,
+             .r = 3,
+             .n_stack = 1,
+             .at = r,
+             .a = a[1],
+             .b = b[1]},
+            {.adapter = 2, .n = n, .k = k, .r = 1, .n_stack = 1, .at = r + 3, .b = b[2]}};
+        const struct lowrank w = {part, 3, r + 4};
+        struct bench o = {.adapted = true, .adapter = {both, NULL, one}};
+        struct view x = input(&o, k, 0), y = input(&o, n, 0);
+        const float *before = o.table[1].data;
+        o.out = y;
+        push(&o, (struct op){.kind = OP_LOWRANK, .lowrank = {x, {-1, 0, 0}, y, &w, 0, false, false}});
+        char name[64];
+        snprintf(name, sizeof name, "lowrank [%d][%d], rank %d", n, k, r);
+        check(&o, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+        static float got[MAX_T * 300];
+        run(&o, (struct setting){&backend_cpu, NULL, 2, ROW_DECODE}, 0, MAX_T, got, NULL);
+        assert_memory_equal(got + 40 * n, before + 40 * n, sizeof *got * (size_t)(20 * n));
+        assert_memory_not_equal(got, before, sizeof *got * (size_t)n);
+        bench_free(&o);
     }
 }
 
@@ -513,6 +555,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention),
         cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),
+        cmocka_unit_test(lowranks),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(columns),
         cmocka_unit_test(merges),

@@ -1,5 +1,5 @@
 /* What a step can say beside token ids, and what a plan can join: rows in place of embeddings, three positions a row, attention over the
- * rows of the step, adapters' prefixes, parts of three backends. */
+ * rows of the step, parts of three backends. */
 #include "tests/lib/test.h"
 #include "tests/lib/cuda_there.h"
 #include "tests/lib/random.h"
@@ -174,23 +174,6 @@ static void step_of(struct infer_engine *e, struct model *m, int seq, int first,
     free(embed);
 }
 
-/* What was computed under one adapter is found under it alone. */
-static void prefixes_of_adapters(struct infer_engine *e, struct model *m, const int32_t *known,
-                                 float *logits) {
-    int a, b, n;
-    assert_ok(infer_seq_open(e, &a));
-    assert_ok(infer_seq_prefix(e, a, known, N, &(struct infer_prefix){.adapter = 1}, &n));
-    assert_int_equal(n, 0);
-    step_of(e, m, a, 5, 0, logits);
-    infer_seq_close(e, a);
-    for (int adapter = 1; adapter < 3; adapter++) {
-        assert_ok(infer_seq_open(e, &b));
-        assert_ok(infer_seq_prefix(e, b, known, N, &(struct infer_prefix){.adapter = adapter}, &n));
-        assert_int_equal(n, adapter == 1 ? 2 * KV_PAGE : 0);
-        infer_seq_close(e, b);
-    }
-}
-
 static void an_embedding_in_place_of_a_token(void **state) {
     (void)state;
     static const char *const devices[] = {"ref", "cpu", "cuda"};
@@ -223,12 +206,9 @@ static void an_embedding_in_place_of_a_token(void **state) {
         assert_ok(infer_seq_open(e, &b));
         assert_ok(infer_seq_prefix(e, b, other, N, NULL, &n));
         assert_int_equal(n, 0);
-        assert_ok(infer_seq_prefix(e, b, known, N, &(struct infer_prefix){.adapter = 1}, &n));
-        assert_int_equal(n, 0);
         assert_ok(infer_seq_prefix(e, b, known, N, NULL, &n));
         assert_int_equal(n, 2 * KV_PAGE);
         infer_seq_close(e, b);
-        prefixes_of_adapters(e, m, known, got);
         infer_seq_close(e, a);
         assert_ok(infer_seq_open(e, &a));
         step_of(e, m, a, 5, 0.25f, got);
@@ -357,8 +337,6 @@ static void what_rows_are_refused(void **state) {
     assert_int_equal(infer_step(e, &(struct infer_row){.embed = x, .seq = seq, .decode = true}, 1, &out),
                      INFER_E_INPUT);
     assert_non_null(strstr(infer_error(), "one of a prompt"));
-    assert_int_equal(infer_step(e, &(struct infer_row){.seq = seq, .adapter = 2}, 1, &out), INFER_E_INPUT);
-    assert_non_null(strstr(infer_error(), "adapter 2"));
     infer_engine_free(e);
     const struct {
         const char *device, *says;

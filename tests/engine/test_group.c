@@ -8,7 +8,6 @@
 #include "infer.h"
 #include "wire/group.h"
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { MOST = 4 };
@@ -279,6 +278,11 @@ static void *add_up(void *user) {
         while (from < MOST && i % STRIDE >= col[from + 1]) from++;
         holds(m, m->x[i] == number(i % STRIDE < WIDTH ? from : c->rank, i));
     }
+    int own[8] = {c->rank, 7 * c->rank}, all[MOST][8];
+    holds(m, !c->threads && *c->left == 0 && c->type->share(c, own, sizeof own, all) == INFER_OK);
+    for (int r = 0; r < c->n_rank; r++) holds(m, all[r][0] == r && all[r][1] == 7 * r);
+    holds(m, !c->cards == !m->o.cards && (!c->cards || !strcmp(c->cards, m->o.cards)));
+    holds(m, group_who(g, c->rank)->local == c->rank);
     pthread_barrier_wait(m->all); /* whoever closes is gone */
     infer_group_close(g);
     return user;
@@ -290,7 +294,8 @@ static void sums_have_the_order_of_ranks(void **state) {
     pthread_barrier_init(&all, NULL, MOST);
     const char *at = place();
     for (int r = 0; r < MOST; r++) {
-        m[r] = (struct member){.o = {.rank = r, .world = MOST, .rendezvous = at}, .leaves = r == 2};
+        m[r] = (struct member){.o = {.rank = r, .world = MOST, .rendezvous = at, .cards = "host"},
+                               .leaves = r == 2};
         m[r].x = malloc(ROWS * STRIDE * sizeof(float));
         m[r].all = &all;
         assert_int_equal(pthread_create(&m[r].thread, NULL, add_up, &m[r]), 0);
@@ -300,6 +305,48 @@ static void sums_have_the_order_of_ranks(void **state) {
         pthread_join(m[r].thread, &well);
         assert_non_null(well);
         assert_false(m[r].wrong);
+        free(m[r].x);
+    }
+    pthread_barrier_destroy(&all);
+}
+
+/* Its watcher beats, and it computes: rank 1 between two exchanges, which has a second for it. */
+static void *stand_still(void *user) {
+    struct member *m = user;
+    struct infer_group *g;
+    if (infer_group_open(&g, &m->o)) return NULL;
+    struct comm *c = group_comm(g);
+    group_step(g, true);
+    for (int i = 0; i < 30; i++) /* longer than a second in all, but never from one to the next */
+        holds(m, c->type->reduce(c, m->x, 1, STRIDE, 8) == INFER_OK && !usleep(60000));
+    if (m->leaves)
+        for (int i = 0; i < 80 && !infer_group_lost(g); i++) usleep(100000);
+    m->status = c->type->reduce(c, m->x, 1, STRIDE, 8);
+    holds(m, infer_group_lost(g) && *c->left && strstr(infer_error(), "rank 1 of 3") &&
+                 strstr(infer_error(), "has not come to the others for 1 s"));
+    pthread_barrier_wait(m->all);
+    infer_group_close(g);
+    return user;
+}
+static void a_rank_that_stands_still_is_gone(void **state) {
+    struct member m[3];
+    pthread_barrier_t all;
+    (void)state;
+    pthread_barrier_init(&all, NULL, 3);
+    const char *at = place();
+    for (int r = 0; r < 3; r++) {
+        m[r] = (struct member){.o = {.rank = r, .world = 3, .rendezvous = at, .step_seconds = 1},
+                               .leaves = r == 1};
+        m[r].x = calloc(STRIDE, sizeof(float));
+        m[r].all = &all;
+        assert_int_equal(pthread_create(&m[r].thread, NULL, stand_still, &m[r]), 0);
+    }
+    for (int r = 0; r < 3; r++) {
+        void *well;
+        pthread_join(m[r].thread, &well);
+        assert_non_null(well);
+        assert_false(m[r].wrong);
+        assert_int_equal(m[r].status, INFER_E_DEVICE);
         free(m[r].x);
     }
     pthread_barrier_destroy(&all);
@@ -432,6 +479,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_are_hashed_as_the_standards_say),
         cmocka_unit_test(sums_have_the_order_of_ranks),
+        cmocka_unit_test(a_rank_that_stands_still_is_gone),
         cmocka_unit_test(dense),
         cmocka_unit_test(experts),
         cmocka_unit_test(states),

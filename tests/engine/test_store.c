@@ -11,7 +11,6 @@
 #include "infer.h"
 #include "seam/backend.h"
 
-#include <math.h>
 #include <unistd.h>
 
 enum { LONG = 1000, VOCAB = 83, SLOTS = 3 };

@@ -8,7 +8,6 @@
 #include "files/textfile.h"
 #include "tools/file/quantize.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 static const struct tensorfile_options vocab = {.vocab_only = true};

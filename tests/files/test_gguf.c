@@ -5,7 +5,6 @@
 #include "files/gguf_write.h"
 #include "base/mem.h"
 #include "files/tensorfile.h"
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 #include "tools/file/quantize.h"
 #include "files/tensorfile.h"
 #include "tests/lib/tolerance.h"
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 

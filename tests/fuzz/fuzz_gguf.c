@@ -1,10 +1,9 @@
 /* Any bytes as a GGUF file: tensorfile_open ends with a status and a message, and what it accepts can be read. */
+#include "tests/lib/fuzz_file.h"
 #include "files/tensorfile.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static volatile uint64_t sink; /* keeps the reads */
 
@@ -57,13 +56,8 @@ static void touch(const struct tensorfile *f) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) return 0;
+    const char *path = fuzz_file(data, size);
+    if (!path) return 0;
     struct tensorfile *f;
     /* read into exact memory, so that AddressSanitizer sees a read past the end */
     const struct tensorfile_options options = {.no_mmap = true, .vocab_only = true};

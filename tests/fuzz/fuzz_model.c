@@ -1,11 +1,10 @@
 /* Any bytes as a model: open, bind, place on the reference backend, run a prompt and two decode rows. What
  * infer_model_open accepts must run to the end. */
+#include "tests/lib/fuzz_file.h"
 #include "infer.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static void use_text(const struct infer_model *m, const struct infer_model_info *info) {
     static const char text[] = "ab <|im_end|>\xe2\x96\x81 A\xff";
@@ -37,13 +36,8 @@ static void run(struct infer_engine *e, const struct infer_model_info *info) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) return 0;
+    const char *path = fuzz_file(data, size);
+    if (!path) return 0;
     struct infer_model *m;
     const struct infer_model_options open = {.no_mmap = true};
     if (infer_model_open(&m, path, &open) != INFER_OK) {

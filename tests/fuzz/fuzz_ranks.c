@@ -46,7 +46,6 @@ static void read_step(const struct rank_call *c) {
             }
         for (int k = 0; k < 3; k++)
             if (s->axis[k]) sink += (uint32_t)s->axis[k][t];
-        if (s->adapter) sink += (uint32_t)s->adapter[t];
         if (s->input && s->input[t]) add(s->input[t], (size_t)limits.n_input * sizeof(float));
     }
     for (int i = 0; i < s->n_out; i++) {

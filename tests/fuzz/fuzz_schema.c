@@ -1,8 +1,6 @@
 /* Any bytes as a JSON Schema: refused with a message, or a grammar that compiles and whose texts begin as JSON does. */
 #include "text/grammar/grammar.h"
 
-#include <string.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct infer_grammar *g;
     enum infer_status st = infer_grammar_from_schema(&g, (const char *)data, size);

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snapshot_seal(copy, size);
     if (snapshot_parse(&v, copy, size) == INFER_OK) {
         if (v.place[strlen(v.place)] || v.n_ids < 0) __builtin_trap();
-        for (int i = 0; i < v.n_ids; i++) sink += (uint32_t)v.ids[i];
+        for (int i = 0; i < v.n_ids; i++)
+            sink += (uint32_t)v.ids[i] + v.how[i] + (v.shift ? (uint32_t)v.shift[i] : 0);
         for (const unsigned char *p = v.pages; p < copy + size; p++) sink += *p;
     } else if (!*err_message()) {
         __builtin_trap();

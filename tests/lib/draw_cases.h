@@ -215,6 +215,7 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
                                     .n_ctx = KV_PAGE - 1,
                                     .cpu = {.threads = threads, .isa = isa},
                                     .cuda = {.autotune = "off"},
+                                    .any_logits = true,
                                     .n_logits = 2};
     struct backend_sizes sizes;
     struct backend *b;

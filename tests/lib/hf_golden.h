@@ -19,8 +19,6 @@ struct golden {
     char path[512];
 };
 
-static inline void read_all(FILE *f, void *to, size_t n) { assert_int_equal(fread(to, 4, n, f), n); }
-
 static inline void golden_read(struct golden *g, const char *name) {
     char file[128], path[512];
     int32_t n_prompt;
@@ -31,21 +29,21 @@ static inline void golden_read(struct golden *g, const char *name) {
     snprintf(file, sizeof file, "golden/hf/%s/logits.bin", name);
     FILE *f = fopen(test_path(path, sizeof path, file), "rb");
     if (!f) fail_msg("%s cannot be opened", path);
-    read_all(f, &n_prompt, 1);
+    read_words(f, &n_prompt, 1);
     assert_int_equal(n_prompt, N_PROMPT);
-    read_all(f, &g->n_vocab, 1);
-    read_all(f, &sd, 1);
+    read_words(f, &g->n_vocab, 1);
+    read_words(f, &sd, 1);
     g->sd = (double)sd;
     for (struct infer_prompt *p = g->prompt; p < g->prompt + N_PROMPT; p++) {
-        read_all(f, &p->n, 1);
-        read_all(f, &p->n_rows, 1);
+        read_words(f, &p->n, 1);
+        read_words(f, &p->n_rows, 1);
         assert_in_range(p->n, 1, MAX_TOKENS);
         assert_in_range(p->n_rows, 1, p->n);
-        read_all(f, p->ids, (size_t)p->n);
-        read_all(f, p->rows, (size_t)p->n_rows);
+        read_words(f, p->ids, (size_t)p->n);
+        read_words(f, p->rows, (size_t)p->n_rows);
         size_t all = (size_t)p->n_rows * (size_t)g->n_vocab;
         p->logits = malloc(all * 4);
-        read_all(f, p->logits, all);
+        read_words(f, p->logits, all);
     }
     assert_int_equal(fgetc(f), EOF);
     fclose(f);

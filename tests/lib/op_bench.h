@@ -35,6 +35,8 @@ struct bench {
     struct kv_group kv;
     struct state_store state;
     enum kv_type kv_type;
+    const float *adapter[N_SLOT]; /* step.adapter, with adapted */
+    bool adapted;
     int n_vocab, n_out; /* n_out: outputs of a step, 0: all rows */
     struct view out;
     enum infer_status expect;
@@ -196,6 +198,7 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     if (b->state.n_elem) fill_states(b, s, e);
     struct step step = seam_step(T, b->n_out ? b->n_out : T, id + first, pos + first, slot + first,
                                  out_row + first, want, tables);
+    if (b->adapted) step.adapter = b->adapter;
     struct step_result result;
     uint64_t n = mem_count();
     mem_forbid(true);

@@ -53,3 +53,6 @@ static inline char *read_file(const char *path, size_t *n) {
     fclose(f);
     return text;
 }
+
+/* to[n], words of four bytes. */
+static inline void read_words(FILE *f, void *to, size_t n) { assert_int_equal(fread(to, 4, n, f), n); }

@@ -28,6 +28,9 @@
 #define TOL_OP_ATTEND     2e-5
 #define TOL_OP_ATTEND_F16 2e-4
 #define TOL_OP_ATTEND_Q8  4e-3
+#define TOL_OP_ATTEND_F8  2e-2
+#define TOL_OP_ATTEND_Q5  2e-2
+#define TOL_OP_ATTEND_Q4  4e-2
 #define TOL_OP_ATTEND_AMX 6e-3 /* prompt rows on tiles: values and softmax weights are BF16 */
 
 /* Logits of whole models on the CUDA backend against ref, of the norm of a row. Activations and weights as halves; decode

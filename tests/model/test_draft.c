@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "tests/lib/cuda_there.h"
 #include "infer.h"
-#include "engine/request/request_impl.h"
+#include "tests/lib/free_guesses.h"
 #include "tests/lib/tolerance.h"
 #include "tools/file/quantize.h"
 
@@ -27,28 +27,27 @@ static struct golden {
     struct prompt prompt[N_PROMPT];
 } golden;
 
-static void read_all(FILE *f, void *to, size_t n) { assert_int_equal(fread(to, 4, n, f), n); }
 static void golden_read(const char *name) {
     char file[128], path[512];
     int32_t n_prompt, n_vocab;
     snprintf(file, sizeof file, "golden/hf/%s/draft.bin", name);
     FILE *f = fopen(test_path(path, sizeof path, file), "rb");
     if (!f) fail_msg("%s cannot be opened", path);
-    read_all(f, &n_prompt, 1);
-    read_all(f, &n_vocab, 1);
+    read_words(f, &n_prompt, 1);
+    read_words(f, &n_vocab, 1);
     float sd;
-    read_all(f, &sd, 1);
+    read_words(f, &sd, 1);
     golden.sd = (double)sd;
     assert_int_equal(n_prompt, N_PROMPT);
     assert_int_equal(n_vocab, VOCAB);
     for (struct prompt *p = golden.prompt; p < golden.prompt + N_PROMPT; p++) {
-        read_all(f, &p->n, 1);
-        read_all(f, &p->n_rows, 1);
+        read_words(f, &p->n, 1);
+        read_words(f, &p->n_rows, 1);
         assert_in_range(p->n, 1, MAX);
         assert_in_range(p->n_rows, 1, p->n);
-        read_all(f, p->ids, (size_t)p->n);
-        read_all(f, p->rows, (size_t)p->n_rows);
-        for (int i = 0; i < p->n_rows; i++) read_all(f, p->logits[i], VOCAB);
+        read_words(f, p->ids, (size_t)p->n);
+        read_words(f, p->rows, (size_t)p->n_rows);
+        for (int i = 0; i < p->n_rows; i++) read_words(f, p->logits[i], VOCAB);
     }
     assert_int_equal(fgetc(f), EOF);
     fclose(f);
@@ -66,10 +65,11 @@ static void open_both(struct both *b, const char *path, const char *device, int 
                                            .ctx = MAX,
                                            .slots = 2,
                                            .batch = batch,
-                                           .decode_rows = INFER_REQUEST_DRAFT + 1,
+                                           .decode_rows = 2 * INFER_REQUEST_DRAFT + 2,
                                            .threads = 2,
                                            .gpu_layers = -1,
                                            .hidden = true,
+                                           .inputs = true,
                                            .all_logits = true,
                                            .nan_guard = true};
     struct infer_model_info info;
@@ -223,6 +223,31 @@ static struct infer_request_figures answer(struct infer_sched *s, int seq, const
     return f;
 }
 
+/* A prompt with rows that are no tokens: nobody drafts from those, and the answer is what it is without guesses. */
+static void behind_a_picture(struct both *b, struct infer_sched *s, int seq) {
+    static float embed[6][N_EMBD];
+    const struct infer_prompt_rows rows = {.at = 9, .n = 6, .embed = embed[0]};
+    int32_t ids[40];
+    struct answered told[2] = {{0}, {0}};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < N_EMBD; k++) embed[i][k] = 0.05f * (float)((i + k * k) % 13 - 6);
+    for (int i = 0; i < 40; i++) ids[i] = i * 7 % VOCAB;
+    for (int k = 0; k < 2; k++) {
+        struct infer_request_params p = infer_request_defaults();
+        struct infer_request *r;
+        assert_ok(infer_seq_rewind(b->engine, seq, 0));
+        p.seq = seq, p.ids = ids, p.n_id = 40, p.rows = &rows, p.n_rows = 1, p.n_predict = 30;
+        p.drafter = k ? INFER_DRAFT_MODEL : INFER_DRAFT_NONE;
+        p.on_token = add_id, p.user = &told[k];
+        assert_ok(infer_request_new(&r, s, &p));
+        assert_ok(infer_request_run(r));
+        assert_true(!k == !infer_request_figures(r)->n_guessed);
+        infer_request_free(r);
+    }
+    assert_int_equal(told[0].n, 30);
+    assert_memory_equal(&told[0], &told[1], sizeof told[0]);
+}
+
 static void answers_are_the_same(struct both *b, const char *name) {
     static float hidden[MAX][N_EMBD], drafts[MAX][VOCAB];
     struct answered without, with;
@@ -234,6 +259,7 @@ static void answers_are_the_same(struct both *b, const char *name) {
     const bool alike = !strstr(info.isa, "amx"); /* there rows of a prompt are rounded more */
     assert_ok(infer_sched_open(&s, b->engine, b->model));
     assert_ok(infer_sched_draft_with(s, b->drafter, b->draft));
+    free_guesses(s);
     assert_ok(infer_seq_open(b->engine, &seq));
     for (int i = 0; i < text.n; i++) text.ids[i] = i * i % VOCAB;
     for (int turn = 0; turn < 3; turn++) { /* each behind the text so far, but for its last tokens */
@@ -257,8 +283,70 @@ static void answers_are_the_same(struct both *b, const char *name) {
         if (!f.n_guessed) fail_msg("%s: nothing is guessed", name);
         text.n -= 3;
     }
-    answer(s, seq, text.ids, text.n, 20, 1.5f, INFER_DRAFT_MODEL, NULL, &with);
+    for (int by = 0; by < 3; by += INFER_DRAFT_MODEL) {
+        assert_ok(infer_seq_rewind(b->engine, seq, text.n - 7));
+        struct infer_request_figures f = answer(s, seq, text.ids, text.n, 20, 1.5f,
+                                                (enum infer_request_drafter)by, NULL, by ? &with : &without);
+        if (by && !f.n_guessed) fail_msg("%s: nothing is guessed of a drawn answer", name);
+    }
     assert_int_equal(with.n, 20);
+    assert_memory_equal(without.id, with.id, 20 * sizeof with.id[0]);
+    behind_a_picture(b, s, seq);
+    infer_sched_close(s);
+}
+
+/* Two requests side by side: each guesses from what the model made of its own rows, also where rows are computed again in the same step, for
+ * states that went back. */
+static void beside_each_other(struct both *b, const char *name) {
+    static float hidden[MAX][N_EMBD], drafts[2][MAX][VOCAB];
+    struct prompt text[2] = {{.n = 40}, {.n = 40}};
+    struct infer_request *r[2];
+    struct infer_engine_info info;
+    struct infer_sched *s;
+    int guessed = 0, seen[2] = {0}, held[2] = {0};
+    infer_engine_info(b->drafter, &info);
+    assert_ok(infer_sched_open(&s, b->engine, b->model));
+    assert_ok(infer_sched_draft_with(s, b->drafter, b->draft));
+    free_guesses(s);
+    for (int by = 0; by < 3; by += INFER_DRAFT_MODEL) {
+        struct answered told[2] = {{0}, {0}};
+        for (int k = 0; k < 2; k++) {
+            struct infer_request_params p = infer_request_defaults();
+            for (int i = 0; i < 40; i++) text[k].ids[i] = (i * i + 11 * k * i) % VOCAB;
+            p.ids = text[k].ids, p.n_id = 40, p.n_predict = 50, p.drafter = (enum infer_request_drafter)by;
+            p.prefix.salt = (uint64_t)(1 + by); /* computed anew */
+            p.on_token = add_id, p.user = &told[k];
+            assert_ok(infer_request_new(&r[k], s, &p));
+        }
+        while (!infer_request_done(r[0]) || !infer_request_done(r[1])) {
+            for (int k = 0; k < 2; k++) held[k] = r[k]->figures.n_held;
+            assert_true(infer_sched_step(s));
+            for (int k = 0; by && k < 2; k++) {
+                if (r[k]->figures.n_guessed == seen[k]) continue;
+                seen[k] = r[k]->figures.n_guessed;
+                int best = 0;
+                for (int v = 0; v < VOCAB; v++)
+                    if (drafts[k][held[k] - 1][v] > drafts[k][held[k] - 1][best]) best = v;
+                if (!strstr(info.isa, "amx") && r[k]->draft[0] != best)
+                    fail_msg("%s: request %d guesses %d at %d, not %d", name, k, (int)r[k]->draft[0], held[k],
+                             best);
+            }
+        }
+        for (int k = 0; k < 2; k++) {
+            guessed += infer_request_figures(r[k])->n_guessed;
+            assert_ok(infer_request_status(r[k]));
+            infer_request_free(r[k]);
+            assert_int_equal(told[k].n, 50);
+            if (by) assert_memory_equal(told[k].id, text[k].ids + 40, 50 * sizeof told[k].id[0]);
+            memcpy(text[k].ids + 40, told[k].id, 50 * sizeof told[k].id[0]);
+            text[k].n = 90;
+            if (by) continue;
+            hidden_of(b->engine, &text[k], 16, false, hidden[0]);
+            drafts_of(b->drafter, &text[k], hidden[0], 16, false, drafts[k]);
+            text[k].n = 40;
+        }
+    }
+    assert_true(guessed > 20);
     infer_sched_close(s);
 }
 
@@ -271,6 +359,9 @@ static void answers_that_they_guess(void **state) {
         path_of(path, sizeof path, folders[k / 2], 0);
         open_both(&b, path, devices[k % 2], 16);
         answers_are_the_same(&b, path);
+        close_both(&b);
+        open_both(&b, path, devices[k % 2], 16);
+        beside_each_other(&b, path);
         close_both(&b);
     }
 }

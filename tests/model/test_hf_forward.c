@@ -12,7 +12,6 @@
 #include "files/tensorfile.h"
 #include "tests/lib/tolerance.h"
 #include "tools/file/quantize.h"
-#include <math.h>
 
 static bool have_cuda;
 static bool

@@ -95,12 +95,12 @@ static void sequences_keep_latents(void **state) {
     static const struct {
         const char *name;
         size_t bytes; /* of 16 + 8 numbers */
-    } kv[] = {{"f32", 96}, {"f16", 48}, {"q8_0", 34}};
+    } kv[] = {{"f32", 96}, {"f16", 48}, {"q8_0", 34}, {"f8", 26}, {"q4_0", 18}};
     char path[512];
     struct infer_model *m;
     assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/deepseek_v2"), NULL));
     for (int d = 0; d < 2; d++)
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 5; k++) {
             struct infer_engine *e = open_engine(m, devices[d], kv[k].name, 48);
             struct infer_engine_info info;
             infer_engine_info(e, &info);

@@ -16,7 +16,6 @@
 #include "engine_impl.h"
 #include "tools/file/quantize.h"
 #include <pthread.h>
-#include <unistd.h>
 
 static bool whole_experts; /* of the engines that are started */
 

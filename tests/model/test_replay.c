@@ -1,5 +1,6 @@
 /* Models whose layers have states, as a whole: however a prompt is cut and whoever is beside it, after going back to any position, guesses
  * that are taken back, saving and loading, prefixes taken over, every row has the bits as if nothing had happened. */
+#include "tests/lib/free_guesses.h"
 #include "tests/lib/test.h"
 #include "tests/lib/answered.h"
 #include "tests/lib/pace.h"
@@ -275,6 +276,7 @@ static void requests(void **state) {
         open_run(&r, m, devices[d], 20, d);
         assert_ok(infer_sched_open(&s, r.e, m));
         assert_ok(infer_seq_open(r.e, &seq));
+        free_guesses(s);
         const struct answered want = ask(s, seq, ids, 150, INFER_DRAFT_NONE, &plain);
         uint64_t before = infer_replayed(r.e);
         struct answered got = ask(s, seq, ids, 150, INFER_DRAFT_NONE, &f); /* once more */

@@ -80,6 +80,63 @@ static void ways_of_a_dense_model(void **state) {
     golden_free(&g);
 }
 
+/* As drivers call them; those of a table that says more or less than they do. */
+static void cards_have_drivers_names(void **state) {
+    struct card c;
+    (void)state;
+    assert_true(card_of_driver("NVIDIA H100 80GB HBM3, sm_90", &c));
+    assert_string_equal(c.name, "h100-sxm");
+    assert_true(card_of_driver("NVIDIA H200, sm_90", &c));
+    assert_string_equal(c.name, "h200");
+    assert_true(card_of_driver("NVIDIA GeForce RTX 4090, sm_89", &c));
+    assert_false(card_of_driver("24,sm_89", &c));
+    assert_false(card_of_driver("a card of tomorrow, sm_200", &c));
+}
+
+/* Among some ways, the fastest that fits. */
+static void a_way_is_taken_of_those_that_are_there(void **state) {
+    struct golden g;
+    struct model *m;
+    static struct plan_several s;
+    (void)state;
+    golden_read(&g, "llama");
+    assert_ok(model_open(&m, g.path, NULL));
+    plan_of(&s, m, "h200,h200", (struct plan_options){.ranks = -1});
+    assert_true(s.taken >= 0);
+    const int all = s.taken;
+    assert_int_equal(plan_several_take(&s, 1 << WAY_TENSOR), WAY_TENSOR);
+    assert_int_equal(plan_several_take(&s, (1 << WAYS) - 1), all);
+    s.way[WAY_PIPELINE].tok_s = 2 * s.way[all].tok_s;
+    assert_int_equal(plan_several_take(&s, 1 << WAY_TENSOR | 1 << WAY_PIPELINE), WAY_PIPELINE);
+    s.way[WAY_PIPELINE].fits = false;
+    assert_int_equal(plan_several_take(&s, 1 << WAY_TENSOR | 1 << WAY_PIPELINE), WAY_TENSOR);
+    assert_int_equal(plan_several_take(&s, 1 << WAY_EXPERTS), -1);
+    model_close(m);
+    golden_free(&g);
+}
+
+/* A processor is one; cards that are named are not there. */
+static void a_processor_is_one(void **state) {
+    struct golden g;
+    struct infer_model *m;
+    struct infer_engine *e;
+    struct infer_engine_info info;
+    struct infer_engine_options o = {
+        .device = "cpu", .ranks = -1, .ctx = 64, .threads = 1, .gpu_layers = -1, .cpu_experts = -1};
+    (void)state;
+    golden_read(&g, "llama");
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    assert_ok(infer_engine_create(&e, m, &o));
+    infer_engine_info(e, &info);
+    assert_string_equal(info.device, "cpu");
+    infer_engine_free(e);
+    o.ranks = 0, o.devices = "0,1";
+    assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "no card is used"));
+    infer_model_close(m);
+    golden_free(&g);
+}
+
 static void experts_of_the_busiest_are_read(void **state) {
     struct golden g;
     struct model *m;
@@ -129,8 +186,13 @@ static void the_library_tells_ways(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cards_are_named),        cmocka_unit_test(busiest_rank_has_more_than_its_share),
-        cmocka_unit_test(ways_of_a_dense_model),  cmocka_unit_test(experts_of_the_busiest_are_read),
+        cmocka_unit_test(cards_are_named),
+        cmocka_unit_test(busiest_rank_has_more_than_its_share),
+        cmocka_unit_test(ways_of_a_dense_model),
+        cmocka_unit_test(cards_have_drivers_names),
+        cmocka_unit_test(a_way_is_taken_of_those_that_are_there),
+        cmocka_unit_test(a_processor_is_one),
+        cmocka_unit_test(experts_of_the_busiest_are_read),
         cmocka_unit_test(the_library_tells_ways),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

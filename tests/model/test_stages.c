@@ -1,7 +1,6 @@
 /* Whole layers in a row on several backends compute what one does, bit for bit; ranks may have stages. */
 #include "tests/lib/test.h"
 #include "tests/lib/hf_golden.h"
-#include "tests/lib/tolerance.h"
 #include "engine_impl.h"
 
 static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
@@ -100,15 +99,49 @@ static void bytes_are_divided(void **state) {
     golden_free(&g);
 }
 
+/* Each stage on its card, of whose memory it has its share. */
+static void stages_have_cards(void **state) {
+    struct golden g;
+    struct model *m;
+    struct arena arena = {0};
+    static struct plan p;
+    struct placement at[2];
+    struct card card[2];
+    struct plan_options po = {.stages = 2, .kv_type = -1, .ctx = 64};
+    int n;
+    (void)state;
+    po.wish = (struct device_wish){.host = DEVICE_NONE, .n_layer = -1, .n_cpu_experts = -1};
+    golden_read(&g, "qwen3_next");
+    assert_ok(model_open(&m, g.path, NULL));
+    assert_ok(cards_find("8,sm_90,24,sm_90", card, 2, &n));
+    for (int i = 0; i < 2; i++) {
+        device_pick_card(&po.wish, &card[i], false, &at[i]);
+        at[i].card = 3 - i;
+    }
+    po.place = at[0];
+    assert_int_equal(plan_make(&p, &arena, m, &po), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(err_message(), "several cards"));
+    po.stage = at;
+    assert_ok(plan_make(&p, &arena, m, &po));
+    assert_true(p.fits && p.n_part == 2 && p.set.stage_end[0] < m->n_layer - p.set.stage_end[0]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(p.part[i].config.card, 3 - i);
+        assert_int_equal(p.part[i].limit_bytes, (size_t)((double)at[i].memory.total_bytes * 0.9));
+    }
+    arena_free(&arena);
+    model_close(m);
+    golden_free(&g);
+}
+
 #define NAMED(test, golden)                                                                                  \
     { #test ": " golden, test, NULL, NULL, (void *)(uintptr_t)golden }
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_divided),          NAMED(stages_change_no_bit, "llama"),
-        NAMED(stages_change_no_bit, "qwen3_next"),    NAMED(stages_change_no_bit, "lfm2"),
-        NAMED(stages_change_no_bit, "deepseek_v3"),   NAMED(stages_change_no_bit, "gemma3"),
-        NAMED(stages_change_no_bit, "nemotron_h"),    NAMED(ranks_have_stages, "llama"),
-        NAMED(ranks_have_stages, "granitemoehybrid"),
+        cmocka_unit_test(bytes_are_divided),   cmocka_unit_test(stages_have_cards),
+        NAMED(stages_change_no_bit, "llama"),  NAMED(stages_change_no_bit, "qwen3_next"),
+        NAMED(stages_change_no_bit, "lfm2"),   NAMED(stages_change_no_bit, "deepseek_v3"),
+        NAMED(stages_change_no_bit, "gemma3"), NAMED(stages_change_no_bit, "nemotron_h"),
+        NAMED(ranks_have_stages, "llama"),     NAMED(ranks_have_stages, "granitemoehybrid"),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* Prompts with rows that are no tokens: what they answer, alone, beside others, in parts and from the cache, and where they turn. */
 #include "engine/model/model.h"
-#include "engine/request/request_impl.h"
 #include "infer_request.h"
 #include "seam/weight.h"
+#include "tests/lib/free_guesses.h"
 #include "tests/lib/test.h"
 
 enum { CTX = 256, LONG = 150, FIRST = 20, GIVEN = 90, MOST = 24 };
@@ -47,6 +47,7 @@ static void place_open(struct place *p, int batch) {
                                            .cpu_experts = -1};
     assert_ok(infer_engine_create(&p->e, llama, &o));
     assert_ok(infer_sched_open(&p->s, p->e, llama));
+    free_guesses(p->s);
 }
 static void place_close(struct place *p) {
     infer_sched_close(p->s);
@@ -72,7 +73,7 @@ static struct infer_request *ask(struct place *p, struct told *a, int n_id,
     for (int i = 0; i < n_id; i++) ids[i] = token_of(i);
     for (int k = 0; k < n_rows; k++)
         for (int i = 0; i < rows[k].n; i++) ids[rows[k].at + i] = -7; /* not read */
-    q.seq = -1, q.ids = ids, q.n_id = n_id, q.rows = rows, q.n_rows = n_rows;
+    q.ids = ids, q.n_id = n_id, q.rows = rows, q.n_rows = n_rows;
     q.n_predict = MOST, q.n_logprob = 0;
     q.drafter = INFER_DRAFT_LOOKUP;
     q.on_token = on_token, q.user = a;
@@ -147,7 +148,8 @@ static void pictures_that_are_not_cut(void **state) {
     struct infer_prompt_rows whole[] = {
         {FIRST, 40, embed, 0, NULL, 0, true},
         {FIRST + 60, 30, embed + (size_t)60 * (size_t)n_embd, 0, NULL, 0, true}};
-    struct infer_request r = {.p = {.rows = whole, .n_rows = 2}};
+    static struct infer_sched of_texts;
+    struct infer_request r = {.p = {.rows = whole, .n_rows = 2}, .sched = &of_texts};
     const struct {
         int from, n, part, least;
     } cases[] = {{0, 20, 20, 1},  {0, 21, 20, 1},   {0, 59, 20, 1},   {0, 60, 60, 1},
@@ -175,7 +177,7 @@ static void pictures_that_are_not_cut(void **state) {
     struct infer_request_params q = infer_request_defaults();
     int32_t ids[LONG];
     for (int i = 0; i < LONG; i++) ids[i] = token_of(i);
-    q.seq = -1, q.ids = ids, q.n_id = LONG, q.rows = whole, q.n_rows = 2;
+    q.ids = ids, q.n_id = LONG, q.rows = whole, q.n_rows = 2;
     assert_int_equal(infer_request_new(&with, p.s, &q), INFER_E_FULL);
     assert_string_equal(
         infer_error(),
@@ -196,7 +198,7 @@ static void what_is_refused(void **state) {
                                               {5, 2, NULL, 0, NULL, 0, false}};
     place_open(&p, 16);
     for (int i = 0; i < 30; i++) ids[i] = token_of(i);
-    q.seq = -1, q.ids = ids, q.n_id = 30, q.n_rows = 1, q.n_logprob = 0;
+    q.ids = ids, q.n_id = 30, q.n_rows = 1, q.n_logprob = 0;
     for (int i = 0; i < 5; i++) {
         q.rows = &wrong[i];
         assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_INPUT);

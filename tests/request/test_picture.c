@@ -1,6 +1,7 @@
 /* Pictures in prompts: where templates put them and where they do not, what is computed once, what is refused. The tower is made up: the
  * functions of tower.h stand here. */
 #include <jansson.h>
+#include <pthread.h>
 #include <unistd.h>
 #include "tests/lib/test.h"
 #include "base/mem.h"
@@ -73,12 +74,24 @@ void tower_positions(const struct tower *t, const struct tower_fit *f, int part,
         axis[i][0] = pos, axis[i][1] = pos + i / f->grid_x, axis[i][2] = pos + i % f->grid_x;
     *next = pos + (f->grid_x > f->grid_y ? f->grid_x : f->grid_y);
 }
-enum infer_status tower_encode(struct tower *t, const struct image *image, const struct tower_fit *f,
-                               float *rows) {
-    const int width = t->n_embd * (1 + n_deepstack);
+/* A picture takes three steps. */
+static int n_step;
+static struct tower_fit seen_fit;
+static unsigned char seen_rgb[3];
+enum infer_status tower_begin(struct tower *t, const struct image *image, const struct tower_fit *f) {
+    (void)t;
     n_encoded++;
+    n_step = 0;
+    seen_fit = *f;
+    memcpy(seen_rgb, image->rgb, 3);
+    return INFER_OK;
+}
+enum infer_status tower_step(struct tower *t, double seconds, float *rows, bool *done) {
+    const int width = t->n_embd * (1 + n_deepstack);
+    (void)seconds;
     if (fails) return err_set(fails, "a tower that fails");
-    for (int i = 0; i < f->n_token * width; i++) rows[i] = (float)image->rgb[i % 3] / 255 + (float)i;
+    if (!(*done = ++n_step == 3)) return INFER_OK;
+    for (int i = 0; i < seen_fit.n_token * width; i++) rows[i] = (float)seen_rgb[i % 3] / 255 + (float)i;
     return INFER_OK;
 }
 void tower_cancel(struct tower *t) { (void)t; }
@@ -281,9 +294,69 @@ static void memory(void **state) {
     free(bytes);
 }
 
+/* Another thread computes what this one waits for. */
+struct worker {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool waits, over;
+    int n_part;
+};
+static void tell(void *user) {
+    struct worker *w = user;
+    pthread_mutex_lock(&w->lock);
+    w->waits = true;
+    pthread_cond_signal(&w->news);
+    pthread_mutex_unlock(&w->lock);
+}
+static void *work(void *user) {
+    struct worker *w = user;
+    pthread_mutex_lock(&w->lock);
+    while (!w->over) {
+        while (!w->waits && !w->over) pthread_cond_wait(&w->news, &w->lock);
+        if (w->over) break;
+        w->waits = false;
+        w->n_part++;
+        pthread_mutex_unlock(&w->lock);
+        const bool more = infer_vision_work(vision, 0);
+        pthread_mutex_lock(&w->lock);
+        w->waits |= more;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void computed_elsewhere(void **state) {
+    (void)state;
+    struct worker w = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    struct infer_vision *usual = vision;
+    assert_ok(infer_vision_open(&vision, model, "made up", NULL));
+    assert_int_equal(pthread_create(&thread, NULL, work, &w), 0);
+    infer_vision_share(vision, tell, &w);
+    assert_false(infer_vision_work(vision, 0)); /* nothing waits */
+    struct infer_picture *p = picture_of("grey.png", 0), *q = picture_of("grey.png", 0);
+    fails = INFER_E_NAN;
+    assert_int_equal(infer_picture_see(p), INFER_E_NAN);
+    assert_string_equal(err_message(), "a tower that fails");
+    fails = INFER_OK;
+    assert_ok(infer_picture_see(p));
+    assert_ok(infer_picture_see(q)); /* which was seen */
+    pthread_mutex_lock(&w.lock);
+    assert_in_range(w.n_part, 4, 4); /* one that failed, three of a picture */
+    w.over = true;
+    pthread_cond_signal(&w.news);
+    pthread_mutex_unlock(&w.lock);
+    pthread_join(thread, NULL);
+    infer_picture_free(p);
+    infer_picture_free(q);
+    infer_vision_close(vision);
+    vision = usual;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(where_templates_put_them),
                                        cmocka_unit_test(what_is_computed), cmocka_unit_test(memory),
-                                       cmocka_unit_test(towers_beside_models)};
+                                       cmocka_unit_test(towers_beside_models),
+                                       cmocka_unit_test(computed_elsewhere)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -76,7 +76,7 @@ static void on_prompt(void *user, int done, int n) {
 static void ask(struct ask *a, struct infer_sched *s) {
     struct infer_request_params p = infer_request_defaults();
     a->n = a->n_parts = 0;
-    p.seq = -1, p.ids = a->ids, p.n_id = a->n_id;
+    p.ids = a->ids, p.n_id = a->n_id;
     p.sample = a->sample, p.n_predict = a->n_predict, p.n_logprob = a->plain ? -1 : 2;
     p.priority = a->priority;
     p.prefix = (struct infer_prefix){.salt = a->salt, .exact = a->exact};
@@ -375,7 +375,7 @@ static void alone_in_a_full_pool(void **state) {
     infer_request_free(a.r);
     infer_seq_close(p.e, seq);
     struct infer_request_params q = infer_request_defaults();
-    q.ids = a.ids, q.n_id = 128, q.seq = -1;
+    q.ids = a.ids, q.n_id = 128;
     assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_FULL);
     assert_non_null(strstr(err_message(), "all pages together hold 128"));
     a.ids[5] = 512;

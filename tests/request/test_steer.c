@@ -119,7 +119,7 @@ static void made_on(const char *device, bool hidden) {
                 struct infer_request_params q = infer_request_defaults();
                 int32_t ids[CTX];
                 prompt_ids(p, ids);
-                q.seq = -1, q.ids = ids, q.n_id = lengths[p], q.make = kinds[k];
+                q.ids = ids, q.n_id = lengths[p], q.make = kinds[k];
                 q.make_id = of, q.n_make_id = N_OF;
                 assert_ok(infer_request_new(&r[p][k], s, &q));
             }
@@ -152,7 +152,7 @@ static void numbers_that_cannot_be_had(void **state) {
     assert_ok(open_engine(&e, "cpu", false, 1, 0));
     assert_ok(infer_sched_open(&s, e, m.model));
     struct infer_request_params p = infer_request_defaults();
-    p.seq = -1, p.ids = ids, p.n_id = 2, p.make = INFER_MAKE_LOGITS;
+    p.ids = ids, p.n_id = 2, p.make = INFER_MAKE_LOGITS;
     assert_int_equal(infer_request_new(&r, s, &p), INFER_E_INPUT);
     p.make_id = wrong, p.n_make_id = 1;
     assert_int_equal(infer_request_new(&r, s, &p), INFER_E_INPUT);
@@ -192,7 +192,7 @@ static enum infer_request_why answer(struct answered *out, struct infer_request_
     assert_ok(open_engine(&e, "cpu", false, 1, 0));
     assert_ok(infer_sched_open(&s, e, m.model));
     s->ahead = ahead;
-    p.seq = -1, p.ids = ids, p.n_id = 3;
+    p.ids = ids, p.n_id = 3;
     p.on_token = add_id, p.user = out;
     out->n = 0;
     assert_ok(infer_request_new(&r, s, &p));

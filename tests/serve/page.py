@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The page of `infer serve` in headless Chromium, before a server that says what a test wants.
 
-usage: page.py PAGE [--pictures FOLDER] [--server URL]
+usage: page.py PAGE [--pictures FOLDER] [--server URL] [--several URL]
 PAGE: the folder with index.html, style.css and app.js as they are built (build/made/page). Needs playwright and axe-core-python from
-PyPI and a Chromium; scripts/test-page gets them. --server: a last question to a running `infer serve` too.
+PyPI and a Chromium; scripts/test-page gets them. --server: a last question to a running `infer serve` too; --several: to each
+model of one that has several.
 """
-import argparse, base64, http.server, json, os, re, struct, sys, threading, time, zlib
+import argparse, base64, http.server, json, os, re, struct, sys, threading, time, traceback, zlib
 from playwright.sync_api import sync_playwright
 
 HEADERS = dict(re.findall(r'\{"([A-Z][A-Za-z-]+)",\s*((?:"[^"]*"\s*)+)\}', open(
@@ -55,6 +56,16 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     script, asked, gone, ready = [], [], 0, True
     key, model, down, sees = None, "tiny-model", False, False
+    several = {}  # name: state, of a server of several models; "REASON" is one that failed
+
+    def models(self):
+        kinds = ["text", "image"] if self.sees else ["text"]
+        if not self.several:
+            return [{"id": self.model, "context_length": 4096, "input_modalities": kinds}]
+        def status(state):
+            return {"value": state} if state in ("loaded", "loading", "unloaded") else {"value": "unloaded", "failed": True, "error": state}
+        return [{"id": k, "path": k + ".gguf", "status": status(v), "pinned": False, "context_length": 4096, "input_modalities": kinds}
+                for k, v in self.several.items()]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -87,7 +98,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
                 return self.error(401, "no key")
-            return self.send(200, "application/json", json.dumps({"data": [{"id": s.model, "context_length": 4096, "input_modalities": ["text", "image"] if s.sees else ["text"]}]}).encode())
+            return self.send(200, "application/json", json.dumps({"data": s.models()}).encode())
         self.error(404, "no such route")
 
     def do_POST(self):
@@ -99,6 +110,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         s.asked.append(body)
         if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
             return self.error(401, "no key")
+        if self.path == "/models/load":
+            if body["model"] not in s.several:
+                return self.error(404, "no such model")
+            if s.several[body["model"]] == "unloaded":
+                s.several[body["model"]] = "loading"
+            return self.send(200, "application/json", b'{"success":true}')
         if isinstance(s.script, tuple):
             return self.error(*s.script)
         self.send_response(200)
@@ -115,7 +132,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 n += 1
             last = [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                     {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": n, "total_tokens": 9 + n,
-                                              "prompt_tokens_details": {"cached_tokens": 4}}, "timings": {"predicted_per_second": 123.4}}]
+                                              "prompt_tokens_details": {"cached_tokens": 4}}, "timings": {"predicted_per_second": 123.4}, "model": body.get("model")}]
             for chunk in last:
                 self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
             self.wfile.write(b"data: [DONE]\n\n")
@@ -179,6 +196,34 @@ def test_markdown(page, server):
     assert page.locator(".assistant .body").inner_html() == streamed
 
 
+CODE = [  # language, code, its parts: s strings, c comments, n numbers, w words, g lines that went
+    ("c", '#include "a.h"\nint f(char c) { return c == \'"\' ? 0x1F : 2.5e3; } // it\'s "so"\n/* and\non */', [
+        "w #include", 's "a.h"', "w int", "w char", "w return", "s '\"'", "n 0x1F", "n 2.5e3", "c // it's \"so\"", "c /* and\non */"]),
+    ("python", 'def f(x):  # it\'s one\n    """two\nlines"""\n    return url["a#b"] // 2', ["w def", "c # it's one", 's """two\nlines"""', "w return", 's "a#b"', "n 2"]),
+    ("rust", "fn f<'a>(x: &'a str) -> char { 'b' }", ["w fn", "w char", "s 'b'"]),
+    ("JSON", '{"key": ["a", -1, true], "//": "http://x"}', ['w "key"', 's "a"', "n -1", "w true", 'w "//"', 's "http://x"']),
+    ("sql", "SELECT a FROM b where c = 'it''s' -- so", ["w SELECT", "w FROM", "w where", "s 'it'", "s 's'", "c -- so"]),
+    ("sh", 'for f in "$@"; do echo $# ${f}; done # end', ["w for", "w in", 's "$@"', "w do", "w echo", "n $#", "n ${f}", "w done", "c # end"]),
+    ("yaml", "a.b: 1 # one\n- c: don't\n  d: true", ["w a.b", "n 1", "c # one", "w - c", "w   d", "w true"]),
+    ("html", "<!-- no --><p class=\"x\">it's for <b>me</b></p>", ["c <!-- no -->", "w <p", 's "x"', "w >", "w <b", "w >", "w </b", "w >", "w </p", "w >"]),
+    ("diff", "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same", ["c --- a", "c +++ b", "w @@ -1 +1 @@", "g -old", "s +new"]),
+    ("js", "const a = `x\n${1}`; /* no end\nlet b", ["w const", "s `x\n${1}`", "c /* no end\nlet b"]),
+    ("css", "a:hover { color: #ff0; width: 50%; }", ["w color", "n #ff0", "w width", "n 50%"]),
+    ("text", 'for "me" 1', []),
+    ("brainthing", 'if x "y" # z', ["w if", 's "y"', "c # z"]),
+]
+
+
+def test_colours(page, server):
+    for language, code, want in CODE:
+        server.script = tokens("```" + language + "\n" + code + "\n```\n")
+        page.click("#new")
+        say(page, language)
+        got = page.evaluate("[...document.querySelectorAll('.assistant pre span')].map((e) => e.className.slice(2) + ' ' + e.textContent)")
+        assert got == want, (language, got)
+        assert page.evaluate("document.querySelector('.assistant pre').textContent") == code
+
+
 def test_injection(page, server):
     server.script = tokens(INJECTION, n=5)
     say(page, INJECTION)
@@ -208,6 +253,10 @@ def test_stop_again_edit_continue(page, server):
     done(page)
     stopped = text_of(page)
     assert 0 < len(stopped) < 40, stopped
+    figures = page.inner_text(".assistant .acts")  # from what came here, as the server tells no more
+    told = re.search(r"(\d+) tokens, ([\d.]+) tok/s, first token 0\.\d s", figures)
+    assert told and int(told[1]) == -(-len(stopped) // 7) and 5 < float(told[2]) < 15, (stopped, figures)
+    assert page.evaluate("document.activeElement.id") == "ask"
     for _ in range(50):
         if server.gone: break
         time.sleep(0.1)
@@ -247,6 +296,107 @@ def test_settings(page, server):
     assert asked["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert "secret-key" not in page.evaluate("JSON.stringify(localStorage)")
     page.keyboard.press("Tab")
+
+
+def test_theme(page, server):
+    paper = lambda p: p.evaluate("getComputedStyle(document.body).backgroundColor")
+    white, black = "rgb(255, 255, 255)", "rgb(22, 24, 28)"
+    for system, want in ("dark", black), ("light", white):
+        page.emulate_media(color_scheme=system)
+        assert paper(page) == want, (system, paper(page))
+    page.click("#settings-open")
+    other = page.context.new_page()
+    other.goto(page.url)
+    page.select_option("#theme", "dark")
+    assert paper(page) == black
+    until(other, "document.documentElement.dataset.theme === 'dark'")  # another tab follows
+    other.close()
+    page.reload()
+    assert paper(page) == black and page.input_value("#theme") == "dark"
+    page.evaluate("localStorage.setItem('infer.theme', 'no such')")
+    page.reload()
+    assert paper(page) == white
+
+
+def test_search(page, server):
+    for question, answer in ("About apples", "They are **red**."), ("About pears", "They are green."), ("Numbers", "Apples: 3"):
+        server.script = tokens(answer)
+        page.click("#new")
+        say(page, question)
+    titles = lambda: page.locator("nav .pick").all_inner_texts()
+    for text, want in ("APPLES", ["Numbers", "About apples"]), ("they about", ["About pears", "About apples"]), ("green apples", []), ("", ["Numbers", "About pears", "About apples"]):
+        page.keyboard.press("Control+k")
+        assert page.evaluate("document.activeElement.id") == "find"
+        page.fill("#find", text)
+        assert titles() == want, (text, titles())
+    page.fill("#find", "pears")
+    assert page.inner_text("#size").startswith("1 of 3 conversations, ")
+    with page.expect_download() as d:
+        page.click("#export")
+    assert [c["title"] for c in json.load(open(d.value.path()))] == ["About pears"]
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[aria-label='Delete About pears']")
+    assert titles() == [] and page.evaluate("document.activeElement.id") == "new"
+    page.focus("#find")
+    page.keyboard.press("Escape")
+    assert titles() == ["Numbers", "About apples"]
+
+
+def test_keys(page, server):
+    server.script = tokens("Well.")
+    say(page, "first")
+    page.keyboard.press("Control+Shift+O")
+    say(page, "second")
+    assert page.locator("nav .pick").count() == 2 and page.locator("article").count() == 2
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement.value") == "second"
+    page.keyboard.press("Escape")
+    assert page.locator("article textarea").count() == 0 and page.evaluate("document.activeElement.id") == "ask"
+    page.fill("#ask", "words")
+    page.keyboard.press("ArrowUp")
+    assert page.locator("article textarea").count() == 0  # words are not left
+    page.fill("#ask", "")
+    page.click("text=Again")
+    done(page)
+    page.focus("[aria-label='Version before']")
+    page.keyboard.press("Enter")
+    assert "1/2" in page.inner_text(".assistant .acts") and page.evaluate("document.activeElement.closest('.acts') !== null")
+    page.keyboard.press("Control+/")
+    page.wait_for_selector("#settings[open]")
+    assert page.locator("#settings kbd").count() >= 9
+    page.keyboard.press("Escape")
+    server.script = tokens("a b c d e f g h i j k l m n", 0.1, 2)
+    page.fill("#ask", "long")
+    page.focus("#send")
+    page.keyboard.press("Enter")
+    until(page, "document.activeElement.id === 'stop'")
+    page.keyboard.press("Enter")
+    done(page)
+    assert page.evaluate("document.activeElement.id") == "ask"
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.keyboard.press("Control+k")
+    assert page.locator("#find").is_visible() and page.get_attribute("#menu", "aria-expanded") == "true"
+    page.keyboard.press("Escape")
+    assert page.locator("#find").is_hidden() and page.evaluate("document.activeElement.id") == "ask"
+
+
+def test_two_tabs(page, server):
+    server.script = tokens("Well.")
+    say(page, "of the first tab")
+    other = page.context.new_page()
+    other.goto(page.url)
+    say(other, "of the second tab")
+    until(page, "document.querySelectorAll('nav .pick').length === 2")
+    say(page, "more")  # what this one saves has both
+    assert page.locator("article").count() == 4
+    other.reload()
+    assert sorted(other.locator("nav .pick").all_inner_texts()) == ["of the first tab", "of the second tab"]
+    other.click("nav .pick >> text=of the first tab")
+    assert other.locator("article").count() == 4
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[aria-label='Delete of the first tab']")
+    until(other, "document.querySelectorAll('nav .pick').length === 1 && document.querySelectorAll('article').length === 0")
+    other.close()
 
 
 def test_errors(page, server):
@@ -312,6 +462,43 @@ def test_key_is_asked_for(page, server):
     assert text_of(page) == "Yes."
 
 
+def test_models(page, server):
+    assert page.locator("#models").is_hidden() and page.inner_text("#model") == "tiny-model"  # one has no choice
+    server.several = {"alpha": "unloaded", "beta": "loaded", "gamma": "unloaded", "delta": "it is no model"}
+    page.reload()
+    page.wait_for_selector("#models:not([hidden])")
+    shown = lambda: page.locator("#models option").all_inner_texts()
+    assert shown() == ["alpha", "beta (loaded)", "gamma", "delta (failed)"], shown()
+    assert page.input_value("#models") == "beta" and page.inner_text("#state") == "ready"
+    page.select_option("#models", "gamma")
+    until(page, "document.getElementById('state').innerText === 'loading the model'")
+    assert server.asked[-1] == {"model": "gamma"} and shown()[2] == "gamma (loading)"
+    server.several["gamma"], server.several["beta"] = "loaded", "unloaded"
+    until(page, "document.getElementById('state').innerText === 'ready'", 5)
+    assert shown()[1:3] == ["beta", "gamma (loaded)"], shown()
+    server.script = tokens("Yes.")
+    say(page, "x")
+    assert server.asked[-1]["model"] == "gamma" and "gamma, 1 tokens" in page.inner_text(".assistant .acts")
+    page.reload()  # it is remembered, loaded or not
+    server.several["gamma"] = "unloaded"
+    until(page, "document.getElementById('models').value === 'gamma' && document.getElementById('state').innerText === 'loads when asked'")
+    page.select_option("#models", "delta")
+    until(page, "document.getElementById('state').innerText === 'cannot be loaded'")
+    assert page.inner_text("#error") == "The model delta cannot be loaded: it is no model" and page.get_attribute("#state", "title") == "it is no model"
+    del server.several["alpha"]
+    page.evaluate("document.getElementById('models').value = 'alpha'; document.getElementById('models').dispatchEvent(new Event('change'))")
+    until(page, "document.getElementById('error').innerText === 'no such model'")
+    for name in list(server.several):
+        server.several["Some-Very-Long-Model-Name-235B-A22B-Instruct-2507-Q4_K_M-" + name] = server.several.pop(name)
+    until(page, "document.getElementById('models').value.startsWith('Some')")
+    for width in 320, 390, 800:
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        for id in "#models", "#settings-open":
+            box = page.locator(id).bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] > 30, (width, id, box)
+
+
 def test_narrow(page, server):
     server.model = "Some-Very-Long-Model-Name-235B-A22B-Instruct-2507-Q4_K_M-00001-of-00003.gguf"
     server.script = tokens("Hello there.")
@@ -355,7 +542,6 @@ def test_pictures(page, server):
     page.click("[aria-label='Leave picture 2 out']")
     hand_over(page, "paste", "#ask", [("c.png", "image/png", large)])
     until(page, "document.querySelectorAll('#shown img').length === 2")
-    hand_over(page, "drop", "main", [("d.txt", "text/plain", b"no picture")])
     hand_over(page, "drop", "main", [("e.png", "image/png", b"a broken one")])
     until(page, "document.getElementById('error').innerText.includes('e.png is no picture')")
     hand_over(page, "drop", "main", [("f.png", "image/png", small)])
@@ -391,7 +577,73 @@ def test_no_room_for_pictures(page, server):
     page.wait_for_selector("#shown img")
     page.evaluate("localStorage.setItem('filler', 'x'.repeat(5 * 1024 * 1024 - 40000))")
     say(page, "seen?")
-    assert len(server.asked[-1]["messages"][0]["content"]) == 2 and "no room for the pictures" in page.inner_text("#error")
+    assert len(server.asked[-1]["messages"][0]["content"]) == 2 and "no room for the pictures and files of this" in page.inner_text("#error")
+
+
+def test_no_room_for_older_pictures(page, server):
+    kept = lambda: page.evaluate("JSON.parse(localStorage.getItem('infer.conversations')).map((c) => (Object.values(c.nodes)[0].pictures || []).length)")
+    server.script = tokens("Yes.")
+    for i in range(3):
+        page.click("#new")
+        page.set_input_files("#pictures", [{"name": "a.png", "mimeType": "image/png", "buffer": png(900, 900)}])
+        page.wait_for_selector("#shown img")
+        say(page, str(i))
+    assert kept() == [1, 1, 1]
+    size = page.evaluate("localStorage.getItem('infer.conversations').length")
+    page.evaluate("localStorage.setItem('filler', 'x'.repeat(5 * 1024 * 1024 - %d))" % (size + 1000))
+    say(page, "x" * 2000)
+    assert kept() == [1, 1, 0], kept()
+    assert "of older conversations" in page.inner_text("#error")
+    other = page.context.new_page()  # what it saves takes none away from here
+    other.goto(page.url)
+    other.evaluate("localStorage.setItem('filler', '')")
+    say(other, "more")
+    until(page, "document.querySelectorAll('nav .pick').length === 4")
+    page.click("nav .pick >> nth=3")
+    assert page.locator(".user .pictures img").count() == 1
+    say(page, "and?")
+    assert kept() == [0, 1, 1, 1], kept()
+    other.close()
+
+
+def test_files_of_text(page, server):
+    code = "int main(void) {}\n// ```` four\n"
+    page.set_input_files("#texts", [{"name": "main.c", "mimeType": "text/x-c", "buffer": code.encode()}])
+    page.wait_for_selector("#shown .file")
+    hand_over(page, "drop", "main", [("a b.md", "", b"\xef\xbb\xbfone\r\ntwo"), ("w.txt", "text/plain", "wide \u00e9".encode("utf-16")), ("x.svg", "image/svg+xml", b"<svg/>")])
+    until(page, "document.querySelectorAll('#shown .file').length === 4")
+    for name, data, words in ("zip.bin", b"PK\0\1", "zip.bin is no text"), ("latin.txt", b"\xe9t\xe9", "latin.txt is no text"), ("much.log", b"x" * 512001, "much.log is larger than 512.0 kB"):
+        hand_over(page, "paste", "#ask", [(name, "", data)])
+        until(page, "document.getElementById('error').innerText.includes('%s')" % words)
+    assert page.locator("#shown .file").count() == 4
+    page.click("[aria-label='Leave x.svg out']")
+    server.script = (429, "Please try again in 3s")
+    say(page, "What is this?")
+    assert page.locator("#shown .file").count() == 3 and page.input_value("#ask") == "What is this?"  # nothing is lost
+    server.script = tokens("A file.")
+    page.press("#ask", "Enter")
+    done(page)
+    want = "main.c:\n`````c\n" + code + "`````\n\na b.md:\n```md\none\ntwo\n```\n\nw.txt:\n```txt\nwide \u00e9\n```\n\nWhat is this?"
+    assert server.asked[-1]["messages"] == [{"role": "user", "content": want}], server.asked[-1]
+    assert page.locator("#shown").is_hidden()
+    page.reload()
+    page.click("nav .pick")
+    assert page.locator(".user details.file").count() == 3 and page.locator(".user pre").count() == 0
+    page.click(".user summary >> nth=0")
+    page.wait_for_selector(".user details.file pre")
+    assert page.inner_text(".user details.file pre") == code, repr(page.inner_text(".user details.file pre"))
+    assert page.locator(".user pre .c-c").count() == 1, page.inner_html(".user details.file pre")
+    page.click("text=Edit")
+    page.fill(".user textarea", "And now?")
+    page.click(".user .acts >> text=Send")
+    done(page)
+    assert server.asked[-1]["messages"][0]["content"] == want.replace("What is this?", "And now?")
+    page.click("#new")  # a file alone is a message
+    page.set_input_files("#texts", [{"name": "main.c", "mimeType": "", "buffer": code.encode()}])
+    page.wait_for_selector("#shown .file")
+    page.click("#send")
+    done(page)
+    assert page.inner_text("nav .pick >> nth=0") == "main.c"
 
 
 def test_text_alone(page, server):
@@ -454,8 +706,17 @@ def test_scroll_stays(page, server):
 
 def test_accessible(page, server):
     from axe_core_python.sync_playwright import Axe
-    server.script = tokens(MARKDOWN)
+    server.script = tokens(MARKDOWN + "\n\n```diff\n-a\n+b\n```\n")
+    server.several = {"alpha": "unloaded", "beta": "loaded", "gamma": "it is no model"}
+    page.reload()
+    page.wait_for_selector("#models:not([hidden])")
+    file = {"name": "main.c", "mimeType": "", "buffer": b"int x = 1; // one"}
+    page.set_input_files("#texts", [file])
+    page.wait_for_selector("#shown .file")
     say(page, "x")
+    page.click(".user summary")
+    page.set_input_files("#texts", [file])
+    page.wait_for_selector("#shown .file")
     for scheme in "light", "dark":
         page.emulate_media(color_scheme=scheme)
         for opened in False, True:
@@ -470,7 +731,7 @@ def test_accessible(page, server):
     for _ in range(30):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert {"new", "ask", "talk", "Copy"} <= seen, seen
+    assert {"models", "new", "find", "ask", "talk", "text", "Copy", "main.c, 17 B"} <= seen, seen
 
 
 def pictures(page, server, folder):
@@ -486,7 +747,7 @@ def pictures(page, server, folder):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("page"); p.add_argument("--pictures"); p.add_argument("--server"); p.add_argument("--only", default="")
+    p.add_argument("page"); p.add_argument("--pictures"); p.add_argument("--server"); p.add_argument("--several"); p.add_argument("--only", default="")
     o = p.parse_args()
     server = Server(("127.0.0.1", 0), Handler)
     server.page = o.page
@@ -500,6 +761,7 @@ def main():
         for name, f in tests:
             server.script, server.asked, server.gone = [], [], 0
             server.key, server.model, server.down, server.sees = None, "tiny-model", False, "picture" in name
+            server.several = {}
             context = browser.new_context(viewport={"width": 1000, "height": 700})
             page, said = context.new_page(), []
             page.set_default_timeout(15000)
@@ -513,7 +775,8 @@ def main():
                 print("ok     ", name)
             except Exception as e:
                 failed += 1
-                print("FAILED ", name, type(e).__name__, str(e)[:600])
+                at = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == __file__][-1]
+                print("FAILED ", name, "line", at, type(e).__name__, str(e)[:600])
             context.close()
         if o.server:
             page = browser.new_page()
@@ -521,6 +784,18 @@ def main():
             until(page, "document.getElementById('state').innerText === 'ready'", 60)
             say(page, "Say hello.")
             print("ok      the server says:", text_of(page)[:60].replace("\n", " "))
+        if o.several:
+            page = browser.new_page()
+            page.goto(o.several)
+            page.wait_for_selector("#models:not([hidden])")
+            names = page.evaluate("[...document.querySelectorAll('#models option')].map((e) => e.value)")
+            for name in names:
+                page.select_option("#models", name)
+                until(page, "document.getElementById('state').innerText === 'ready'", 60)
+                assert name + " (loaded)" in page.locator("#models option").all_inner_texts()
+                say(page, "Say hello.")
+                assert page.locator("#error").is_hidden() and name + ", " in page.locator(".assistant .acts").last.inner_text(), page.inner_text("#error")
+            print("ok      one of several after the other:", ", ".join(names))
         browser.close()
     sys.exit(failed != 0)
 

@@ -48,6 +48,12 @@ def answers(s):
     check("schema", json.loads(j["choices"][0]["message"]["content"]) in ("yes", "no"), j)
     j = s.ask(CHAT, user("hello", grammar='root ::= "abc"'))[2]
     same("grammar", j["choices"][0]["message"]["content"], "abc")
+    for name, form, want in (("regex", {"guided_regex": "[a]bc"}, "abc"), ("Lark", {"grammar": '%llguidance {}\nstart: "a" BC\nBC: "bc"'}, "abc"),
+                             ("of vLLM", {"structured_outputs": {"regex": "a{3}"}}, "aaa"), ("as a format", {"response_format": {"type": "regex", "value": "a|a"}}, "a"),
+                             ("of SGLang", {"regex": "ab", "ebnf": ""}, "ab"), ("Lark as a format", {"response_format": {"type": "grammar", "grammar": 'start: "x"~2'}}, "xx"),
+                             ("tags", {"response_format": {"type": "structural_tag", "format": {"type": "tag", "begin": "<a>", "end": "</a>", "content": {"type": "json_schema", "json_schema": {"const": 7}}}}}, "<a>7</a>"),
+                             ("tags as text", {"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", "format": {"type": "const_string", "value": "hm"}})}}, "hm")):
+        same(name, "".join(s.ask(CHAT, user("hello", **form))[2]["choices"][0]["message"]["content"].split()), want)
     a = s.ask(CHAT, {"messages": [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one two"}], "temperature": 0, "continue_final_message": True})[2]
     check("continued", a["choices"][0]["message"]["content"].startswith(" three"), a)
     a = s.ask(CHAT, user([{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}], user="x", fantasy=1))
@@ -87,6 +93,10 @@ def errors(s):
         ("a type", CHAT, user("x", temperature="hot"), 400, "invalid_value", "temperature"), ("a range", CHAT, user("x", top_p=2), 400, "invalid_value", "top_p"),
         ("n", CHAT, user("x", n=17), 400, "invalid_value", "n"), ("top_logprobs alone", CHAT, user("x", top_logprobs=2), 400, "invalid_value", "top_logprobs"),
         ("refused", CHAT, user("x", functions=[{"name": "f"}]), 400, "unsupported_parameter", "functions"), ("a bias", CHAT, user("x", logit_bias={"99999": 1}), 400, "invalid_value", "logit_bias"),
+        ("a regex", CHAT, user("x", guided_regex="a(?=b)"), 400, "invalid_schema", "guided_regex"),
+        ("two forms", CHAT, user("x", guided_regex="a", grammar='root ::= "a"'), 400, "invalid_value", "grammar"),
+        ("a format", CHAT, user("x", response_format={"type": "regex"}), 400, "invalid_value", "response_format.regex"),
+        ("tags", CHAT, user("x", response_format={"type": "structural_tag", "format": {"type": "qwen_xml_parameter"}}), 400, "invalid_schema", "response_format"),
         ("a schema", CHAT, user("x", response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "http://x"}}}), 400, "invalid_schema", "response_format"),
         ("too long", CHAT, user("hello " * 300), 400, "context_length_exceeded", "messages"), ("too long, streamed", CHAT, user("hello " * 300, stream=True), 400, "context_length_exceeded", "messages"),
         ("no prompt", TEXT, {}, 400, "invalid_value", "prompt"), ("best_of", TEXT, {"prompt": "x", "best_of": 2}, 400, "unsupported_parameter", "best_of"),

@@ -12,7 +12,7 @@ class Server:
     def __init__(self, *args, program=(infer, "serve"), env={}, model=MODEL):
         e = {k: v for k, v in os.environ.items() if k not in ("INFER_API_KEY", "INFER_MODEL")}
         self.err = tempfile.TemporaryFile("w+b")
-        self.p = subprocess.Popen([*program, "-m", model, "--listen", "127.0.0.1:0", "--device", "cpu", "--threads", "2", *args], stderr=self.err,
+        self.p = subprocess.Popen([*program, *(["-m", model] if model else []), "--listen", "127.0.0.1:0", "--device", "cpu", "--threads", "2", *args], stderr=self.err,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**e, **env})
         atexit.register(self.p.kill) # when a test fails on the way
         for _ in range(18000): # a slow machine takes its time
@@ -22,9 +22,7 @@ class Server:
         self.port = int(found[1]) if found else 0
         check("the server starts", found, self.log())
 
-    def log(self):
-        self.err.seek(0)
-        return self.err.read().decode()
+    def log(self): return so_far(self.err).decode(errors="replace")
 
     def raw(self, data, timeout=20):
         """what comes back until the connection closes"""
@@ -60,7 +58,9 @@ class Server:
 
     def stop(self, how=signal.SIGTERM, code=0):
         self.p.send_signal(how)
-        try: same("exit code", self.p.wait(120), code)
+        try:
+            ended = self.p.wait(120)
+            check("exit code", ended == code, f"{ended} is not {code}; it said:\n{self.log()[-1200:]}")
         except subprocess.TimeoutExpired:
             check("the server ends", False, self.log())
             self.p.kill()

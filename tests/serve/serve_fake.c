@@ -1,14 +1,17 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--ctx N] [--trace FILE] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--body-memory MIB] [--cors-origin ORIGIN] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--ctx N] [--trace FILE] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--body-memory MIB] [--cors-origin ORIGIN] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] [--several N] ..
  * FILE gets a line of each request as it begins, its id: who came before whom is known there, and not by clients.
+ * --several N: that many models f1 .. fN, each of which takes --load MS to load, with room for --room of them (2).
  * TEXT is said (with --then: that, behind the result of a tool) over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "files/json.h"
 #include "serve/core/engine_port.h"
+#include "serve/core/house.h"
 #include "serve/http/web.h"
 
 enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16, EMBEDDING = 6 };
@@ -125,7 +128,8 @@ static bool fake_ended(struct engine_port *m, struct choice *c, struct port_end 
     struct fake_run *r = c->run;
     (void)m;
     if (!r->ended) return false;
-    *end = (struct port_end){.why = r->why,
+    *end = (struct port_end){.lane = -1,
+                             .why = r->why,
                              .n_prompt = c->prompt->n,
                              .n_answer = r->said,
                              .n_decoded = r->said,
@@ -146,6 +150,64 @@ static void fake_close(struct engine_port *m, struct choice *c) {
 
 static void fake_free(struct engine_port *m) { (void)m; }
 
+static struct engine_port port_of(struct fake *f, int n_ctx) {
+    return (struct engine_port){.n_slot = f->slots,
+                                .n_ctx = n_ctx,
+                                .n_embd = EMBEDDING,
+                                .state = f,
+                                .start = fake_start,
+                                .step = fake_step,
+                                .cancel = fake_cancel,
+                                .ended = fake_ended,
+                                .close = fake_close,
+                                .free = fake_free};
+}
+
+/* ---- several models, which differ in their names ---- */
+
+struct several {
+    int n, load_ms, room, n_ctx;
+    const char *path;
+    const struct fake *like;
+    struct fake fake[FLEET_MODELS];
+    struct engine_port port[FLEET_MODELS];
+};
+
+static enum infer_status several_measure(void *user, int i, struct house_info *out) {
+    const struct several *v = user;
+    (void)i;
+    *out = (struct house_info){.arch = "llama", .type = "f32", .n_ctx = v->n_ctx, .need = {100, 0}};
+    return INFER_OK;
+}
+static enum infer_status several_load(void *user, int i, struct server *s) {
+    struct several *v = user;
+    enum { PARTS = 20 };
+    for (int k = 0; k < PARTS; k++) {
+        const struct timespec t = {v->load_ms / PARTS / 1000, v->load_ms / PARTS % 1000 * 1000000L};
+        nanosleep(&t, NULL);
+        house_progress(s, "weights", k + 1, PARTS);
+    }
+    v->fake[i] = *v->like;
+    v->port[i] = port_of(&v->fake[i], v->n_ctx);
+    return server_begin_model(s, v->like->model, &v->port[i], v->path);
+}
+static void several_unload(void *user, int i, struct server *s) {
+    (void)user, (void)i;
+    server_leave_model(s);
+}
+
+static enum infer_status open_several(struct several *v, struct server *s, struct house **h) {
+    static struct house_model m[FLEET_MODELS];
+    const struct house_calls calls = {v, several_measure, several_load, several_unload};
+    for (int i = 0; i < v->n && i < FLEET_MODELS; i++) {
+        m[i] = (struct house_model){.path = v->path, .o = s->o, .keep = -1};
+        snprintf(m[i].name, sizeof m[i].name, "f%d", i + 1);
+    }
+    const enum infer_status st =
+        house_open(h, s, m, v->n, &calls, (struct fleet_bytes){100 * (uint64_t)v->room, 0});
+    return st ? st : server_open_house(s, *h);
+}
+
 static int fail(void) {
     fprintf(stderr, "serve_fake: %s\n", err_message());
     return 1;
@@ -162,6 +224,8 @@ int main(int argc, char **argv) {
                               .metrics = true,
                               .log_off = true};
     const char *path = "", *say = "one two three four five six seven eight nine ten", *then = "";
+    static struct several several = {.room = 2};
+    struct house *house = NULL;
     int ctx = 8192;
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
@@ -185,21 +249,15 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--drain") == 0) o.drain = atof(value);
         if (strcmp(name, "--slow") == 0) o.head_seconds = o.body_seconds = atof(value);
         if (strcmp(name, "--log") == 0) o.log_off = strcmp(value, "off") == 0;
+        if (strcmp(name, "--several") == 0) several.n = atoi(value);
+        if (strcmp(name, "--load") == 0) several.load_ms = atoi(value);
+        if (strcmp(name, "--room") == 0) several.room = atoi(value);
         if (strcmp(name, "--tls-cert") == 0) o.tls_cert = value;
         if (strcmp(name, "--tls-key") == 0) o.tls_key = value;
     }
     struct infer_model *model;
     char where[256];
-    struct engine_port port = {.n_slot = f.slots,
-                               .n_ctx = ctx,
-                               .n_embd = EMBEDDING,
-                               .state = &f,
-                               .start = fake_start,
-                               .step = fake_step,
-                               .cancel = fake_cancel,
-                               .ended = fake_ended,
-                               .close = fake_close,
-                               .free = fake_free};
+    struct engine_port port = port_of(&f, ctx);
     json_use_mem();
     if (f.slots < 1 || f.slots > SLOTS_MAX) return 2;
     if (infer_model_open(&model, path, NULL) ||
@@ -207,12 +265,15 @@ int main(int argc, char **argv) {
         infer_tokenize(model, then, NULL, strlen(then), 0, f.then.id, SAY_MAX, &f.then.n))
         return fail();
     f.model = model;
-    if (server_open(&s, &o) || server_ready(&s, model, &port, path)) return fail();
+    several.path = path, several.like = &f, several.n_ctx = ctx;
+    if (server_open(&s, &o)) return fail();
+    if (several.n ? open_several(&several, &s, &house) : server_ready(&s, model, &port, path)) return fail();
     web_where(s.web, where, sizeof where);
     if (*web_note(s.web)) fprintf(stderr, "%s\n", web_note(s.web));
     fprintf(stderr, "serving at %s: %s\n", where, "recited");
     int code = server_run(&s);
     server_close(&s);
+    if (!house_close(house)) _exit(code);
     infer_model_close(model);
     return code;
 }

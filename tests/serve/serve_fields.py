@@ -174,7 +174,8 @@ def budgets():
         ask = user("count", max_tokens=40, ignore_eos=True, return_token_ids=True)
         free = s.ask(CHAT, ask)[2]
         check("no budget", free["usage"]["completion_tokens_details"]["reasoning_tokens"] > 20, free)
-        for budget in ({"thinking_budget_tokens": 6}, {"reasoning": {"max_tokens": 6}}):
+        same("no limit", s.ask(CHAT, {**ask, "thinking_budget_tokens": -1})[2]["choices"][0]["token_ids"], free["choices"][0]["token_ids"])
+        for budget in ({"thinking_budget_tokens": 6}, {"reasoning": {"max_tokens": 6}}, {"thinking_token_budget": 6}, {"thinking_budget": 6}, {"reasoning_budget": 6}, {"reasoning_budget_tokens": 6}):
             a = s.ask(CHAT, {**ask, **budget})[2]
             c = a["choices"][0]
             same("the same so far", c["token_ids"][:6], free["choices"][0]["token_ids"][:6])
@@ -185,7 +186,22 @@ def budgets():
         same("responses", [i["type"] for i in r["output"]], ["reasoning", "message"])
         a = s.ask(CHAT, {**ask, "thinking_budget_tokens": 0})[2]["choices"][0]["message"]
         check("none at all", "reasoning" not in a and a["content"], a)
+        reasoned = lambda s, **more: s.ask(CHAT, {**ask, **more})[2]["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        check("seconds", 1 <= reasoned(s, thinking_budget_seconds=1e-6) <= 16)
+        check("seconds that are many", reasoned(s, thinking_budget_seconds=1e5) > 20)
         s.stop()
+        s = Server("--think-budget", "6", model=f.name)
+        check("the house's budget", 6 <= reasoned(s) <= 20 and reasoned(s, thinking_budget_tokens=1000) > 20)
+        s.stop()
+        s = Server("--think-budget", "0", model=f.name)
+        same("none in the house", reasoned(s), 0)
+        s.stop()
+        s = Server("--think-seconds", "0.000001", model=f.name)
+        check("the house's seconds", reasoned(s) <= 16 and reasoned(s, thinking_budget_seconds=1000) > 20)
+        s.stop()
+        run = lambda *more: subprocess.run([infer, "run", "-m", f.name, "--device", "cpu", "-p", "count", "--temp", "0", "-n", "40", "--thinking", "hide", "--logit-bias", "2=-100", *more], capture_output=True, text=True, timeout=60).stdout
+        check("infer run", len(run("--think-budget", "6")) > len(run()), (run(), run("--think-budget", "6")))
+        same("infer run without a limit", run("--think-budget", "-1"), run())
 
 def key(name): return {"x-api-key": f"secret-key-{name}"}
 
@@ -276,7 +292,7 @@ def metrics(s):
     check("the process", gauge(s, "process_resident_memory_bytes") > 1e6 and 5 < gauge(s, "process_open_fds") < 100 and gauge(s, "process_threads") > 3)
     for panel in json.load(open(os.path.dirname(tests) + "/serve/http/dist/grafana.json"))["panels"]:
         for t in panel["targets"]:
-            for name in re.findall(r"(?:vllm:|infer_|process_)[a-z0-9_]+", t["expr"]): check("the dashboard's names", re.search(f"^{name}[ {{]", text, re.M), name)
+            for name in re.findall(r"(?:vllm:|infer_|process_)[a-z0-9_]+", t["expr"]): check("the dashboard's names", re.search(f"^(# TYPE )?{name}[ {{]", text, re.M), name)
     if shutil.which("promtool"): same("promtool", subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True).stderr.decode().count("error"), 0)
 
 def manifests(s):
@@ -316,7 +332,7 @@ def log_of_prompts():
         s.ask(TEXT, {"prompt": [259, 260], "max_tokens": 3})
         s.ask(CHAT, {"messages": []})
         s.stop()
-        lines = [json.loads(l) for l in open(path)]
+        lines = sorted((json.loads(l) for l in open(path)), key=lambda l: l["id"] != "my-1")  # each once its answer is out: another may be sooner
         same("logged", [(l["id"] == "my-1", l["route"], l["status"], len(l["answers"])) for l in lines], [(True, CHAT, 200, 1), (False, TEXT, 200, 1)])
         check("texts", "my question" in lines[0]["prompts"][0] and lines[0]["answers"][0]["text"].startswith('say "it"'), lines)
         same("its owner's alone", os.stat(path).st_mode & 0o777, 0o600)

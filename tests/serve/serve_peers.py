@@ -48,7 +48,7 @@ def no_limit(s):
 
 # a value that asks for something, and one that does not
 FIELDS = {"use_beam_search": (True, False), "prompt_logprobs": (1, None), "logits_processors": (["x"], []), "length_penalty": (0.8, 1.0), "lora": ([{"id": 0, "scale": 1}], []), "lora_path": ("a", None),
-          "truncate_prompt_tokens": (5, -1), "include_stop_str_in_output": (True, False), "documents": ([{"text": "x"}], []), "structural_tag": ("{}", ""), "regex": ("a+", ""), "watermark": (True, False),
+          "truncate_prompt_tokens": (5, -1), "include_stop_str_in_output": (True, False), "documents": ([{"text": "x"}], []), "watermark": (True, False),
           "min_keep": (1, 0), "tfs_z": (0.9, 1), "adapter_id": ("a", ""), "post_sampling_probs": (True, False), "mcp_servers": ([{"url": "x"}], []), "spaces_between_special_tokens": (False, True),
           "dry_sequence_breakers": (["x"], ["\n", ":", '"', "*"]), "top_n_tokens": (3, 0), "return_tokens_as_token_ids": (True, False), "repetition_detection": ({"max_pattern_size": 5}, None)}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pictures, from files and from requests of all APIs: the same answer everywhere, alone, beside others and from the cache; what is refused.
 usage: serve_pictures.py INFER TESTS SERVE_FAKE"""
-import base64, os, struct, subprocess, sys, tempfile, threading, zlib
+import base64, http.server, os, re, struct, subprocess, sys, tempfile, threading, time, zlib
 from serve_client import *
 import sight_files
 
@@ -79,6 +79,76 @@ def refusals(s):
     status, _, a = s.ask(CHAT, say(*[part(png(64, 64, i)) for i in range(40)], text("x"), n=1))
     same("too many tokens", (status, a["error"]["code"]), (400, "context_length_exceeded"))
 
+class Host(http.server.BaseHTTPRequestHandler):
+    """pictures, and what goes wrong"""
+    asked = []
+    def log_message(self, *_): pass
+    def do_GET(self):
+        Host.asked.append(self.path)
+        if self.path.startswith("/to?"):
+            self.send_response(302)
+            self.send_header("Location", self.path[4:])
+            self.end_headers()
+            return
+        data = {"/a.png": A, "/b.png": B, "/cut.png": A[:-60]}.get(self.path)
+        if self.path == "/slow.png": time.sleep(60)
+        self.send_response(200 if data or self.path == "/large.png" else 404)
+        self.end_headers()
+        if data: self.wfile.write(data)
+        try:
+            if self.path == "/large.png":
+                for _ in range(30): self.wfile.write(b"\0" * (1 << 20))
+        except OSError: pass
+
+def addresses(answer):
+    """pictures of hosts that --image-urls names"""
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Host)
+    web.daemon_threads = True
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    port = web.server_port
+    here, other = f"http://127.0.0.1:{port}", f"http://localhost:{port}"
+    def from_url(u): return {"type": "image_url", "image_url": {"url": u}}
+    s = Server("--image-urls", f"example.org,127.0.0.1:{port}", model=folder + "/model.gguf")
+    check("it says from where", f"127.0.0.1:{port}" in s.log(), s.log())
+    same("by address", s.ask(CHAT, say(from_url(here + "/a.png"), text("hello")))[2]["choices"][0]["message"]["content"], answer)
+    same("sent on, to a listed host", s.ask(CHAT, say(from_url(here + "/to?/a.png"), text("hello")))[2]["choices"][0]["message"]["content"], answer)
+    two = [s.ask(CHAT, say(*p, text("hello")))[2]["choices"] for p in ((part(A), part(B)), (from_url(here + "/a.png"), from_url(here + "/b.png")))]
+    same("two of them", two[1], two[0])
+    m = {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": here + "/a.png"}}, {"type": "text", "text": "hello"}]}], "max_tokens": 12, "temperature": 0}
+    same("messages", s.ask("/v1/messages", m)[2]["content"][0]["text"], answer)
+    same("count_tokens", s.ask("/v1/messages/count_tokens", m)[0], 200)
+    at = "messages[0].content[0]"
+    def no(name, u, *words):
+        n = len(Host.asked)
+        status, _, a = s.ask(CHAT, say(from_url(u), text("x")))
+        check(f"refused: {name}", status == 400 and a["error"].get("param") == at and all(w in a["error"]["message"] for w in words), (status, a))
+        return Host.asked[n:]
+    for name, u in (("another host", other + "/a.png"), ("another port", "http://127.0.0.1:1/a.png"), ("a name in front", f"http://127.0.0.1:{port}@localhost:{port}/a.png"),
+                    ("a backslash", f"http://127.0.0.1:{port}\\@localhost/a.png"), ("a file", "file:///etc/passwd"), ("ftp", "ftp://127.0.0.1/a.png")):
+        same(f"nobody was asked: {name}", no(name, u, "--image-urls"), [])
+    for name, u in (("sent on elsewhere", f"/to?{other}/a.png"), ("sent on without a scheme", f"/to?//localhost:{port}/a.png"), ("to a file", "/to?file:///etc/passwd")):
+        same(f"only the first was asked: {name}", no(name, here + u), [u])
+    same("in a circle", len(no("in a circle", here + "/to?/to?/to?/to?/to?/to?/to?/to?/a.png", "sent on more than")), 5)
+    no("none there", here + "/c.png", "its server says 404")
+    no("too large", here + "/large.png", "more than")
+    no("broken", here + "/cut.png", "it ends early")
+    no("nobody answers", "http://example.org:1/a.png", "--image-urls")
+    got = []
+    t = threading.Thread(target=lambda: got.append(s.ask(CHAT, say(from_url(here + "/slow.png"), text("x")))))
+    t.start()
+    same("texts do not wait", s.ask(CHAT, say(text("hello")))[0], 200)
+    t.join()
+    check("refused: slow", got[0][0] == 400 and "cannot be fetched" in got[0][2]["error"]["message"], got)
+    s.stop()
+    def run(u, *more):
+        p = subprocess.run([infer, "run", "--image", u, "-p", "hello", "-n", "12", "-m", folder + "/model.gguf", "--device", "cpu", "--threads", "2", *more], capture_output=True, timeout=120)
+        return p.returncode, p.stdout.decode().strip(), p.stderr.decode()
+    same("run by address", run(here + "/a.png")[:2], (0, answer.strip()))
+    code, _, err = run(here + f"/to?{other}/a.png")
+    check("run, sent on elsewhere", code == 2 and "sent on to a host that --image-urls does not name" in err, (code, err))
+    same("run, where it may be", run(here + f"/to?{other}/a.png", "--image-urls", f"localhost:{port}")[:2], (0, answer.strip()))
+    web.shutdown()
+
 def text_alone():
     s = Server()
     status, _, a = s.ask(CHAT, say(part(A), text("x")))
@@ -104,10 +174,29 @@ def program(answer):
     out = run("chat", "-n", "12", "-q", "--temp", "0", text=f'/image {cut}\nhello\n/image "{file}"\nhello\n/save {talk}\nand you?\n'.encode())
     check("a broken one is forgotten", "cut.png: the PNG is broken" in out[2] and out[1].startswith(answer.strip()), out)
     second = out[1].strip().split("\n")[-1]
-    out = run("chat", "-n", "12", "-q", "--temp", "0", text=f"/load {talk}\nand you?\n".encode())
-    check("a saved talk goes on", out[1].strip().split("\n")[-1] == second and "computed again, as those of pictures are" in out[2], (second, out))
+    def go_on(): return run("chat", "-n", "12", "-q", "--temp", "0", text=f"/load {talk}\nand you?\n/stats\n".encode())
+    out = go_on()
+    there = int((re.search(r"\((\d+) more were there\)", out[2]) or [0, 0])[1])
+    check("a saved talk goes on where it was", out[1].strip().split("\n")[-1] == second and there > 75 and "computed again" not in out[2], (second, out))
+    os.rename(talk + ".kv", talk + ".gone")
+    out = go_on()
+    check("without what was computed", out[1].strip().split("\n")[-1] == second and "computed again" in out[2] and "more were there" not in out[2], (second, out))
+    os.rename(talk + ".gone", talk + ".kv")
+    open(file, "wb").write(B)
+    there, out = 0, go_on()
+    there = int((re.search(r"\((\d+) more were there\)", out[2]) or [0, 0])[1])
+    check("another picture in its file is computed", out[0] == 0 and there < 20, out)
+    open(file, "wb").write(A)
+    check("no picture of stdin", "/image -: what you say" in run("chat", "-n", "12", "-q", text=b"/image -\nhello\n")[2])
     code, out, err = run("plan", "--image-max-tokens", "40")
     check("plan", code == 0 and "mmproj-model.gguf (pixtral)" in out and "at most 40 tokens" in out, (code, out, err))
+    inspect = lambda *a: subprocess.run([infer, "inspect", *a], capture_output=True, text=True)
+    p = inspect(folder + "/mmproj-model.gguf")
+    check("inspect", "tower of pictures: pixtral, 1 to " in p.stdout and "rows of 64 numbers a picture" in p.stdout, p)
+    p = inspect("--check", folder + "/mmproj-model.gguf")
+    check("inspect --check", p.returncode == 0 and "no fault found" in p.stdout, p)
+    p = inspect("--check", folder + "/unknown.gguf")
+    check("inspect --check, unknown", p.returncode == 2 and "projector 'step3vl' is not known" in p.stderr, p)
     check("plan as JSON", json.loads(run("plan", "--json")[1])["pictures"]["max_tokens"] == 1024, out)
     code, out, err = run("run", "--image", file, "-p", "hello", "-n", "3", "--image-max-tokens", "40")
     check("fewer tokens", code == 0 and "seen as 40 x 40: 30 tokens" in err or "seen as 48 x 48: 42 tokens" in err, err)
@@ -120,12 +209,12 @@ def program(answer):
     code, out, err = run("run", "--image", file, "-p", "hello", "--mmproj", folder + "/other.gguf")
     check("a tower of another model", code == 2 and "other.gguf" in err, (code, err))
     code, out, err = run("run", "--image", file, "-p", "hello", "--mmproj", folder + "/unknown.gguf")
-    check("an unknown one", code == 2 and "projector 'resampler' is not known" in err, (code, err))
+    check("an unknown one", code == 2 and "projector 'step3vl' is not known" in err, (code, err))
 
 with tempfile.TemporaryDirectory() as folder:
     sight_files.write_pair(folder, tests)
     sight_files.write_tower(folder + "/other.gguf", 48)
-    sight_files.write_tower(folder + "/unknown.gguf", 64, projector="resampler")
+    sight_files.write_tower(folder + "/unknown.gguf", 64, projector="step3vl")
     s = Server(model=folder + "/model.gguf")
     same("what it reads", s.ask("/v1/models")[2]["data"][0]["input_modalities"], ["text", "image"])
     check("it says what sees", "mmproj-model.gguf (pixtral)" in s.log(), s.log())
@@ -133,6 +222,7 @@ with tempfile.TemporaryDirectory() as folder:
     again(s, answer, n)
     refusals(s)
     s.stop()
+    addresses(answer)
     text_alone()
     program(answer)
 done()

@@ -4,6 +4,9 @@ usage: serve_service.py INFER TESTS"""
 import gzip, http.client, os, re, signal, socket, subprocess, sys, tempfile, time
 
 infer, tests = (os.path.realpath(a) for a in sys.argv[1:3])
+sys.dont_write_bytecode = True
+sys.path.insert(0, tests + "/lib")
+from checks import so_far
 SERVE = [infer, "serve", "-m", tests + "/golden/chat/chat-llama.gguf", "--device", "cpu", "--threads", "2", "--log", "off"]
 
 
@@ -98,12 +101,28 @@ def start_and_end():
         assert not left, left
 
 
+def credentials():
+    """keys that systemd gives the service's user by an access list, which a mode shows as the group's; elsewhere such a file is refused"""
+    with tempfile.TemporaryDirectory() as dir:
+        with open(dir + "/keys", "w") as f: f.write("me:some-long-secret\n")
+        for mode, folder, code in (0o440, dir, None), (0o444, dir, 2), (0o440, dir + "x", 2), (0o440, None, 2):
+            os.chmod(dir + "/keys", mode)
+            env = {k: v for k, v in os.environ.items() if k != "CREDENTIALS_DIRECTORY"} | ({"CREDENTIALS_DIRECTORY": folder} if folder else {})
+            p = subprocess.Popen([*SERVE, "--listen", "unix:" + dir + "/socket", "--api-key-file", dir + "/keys"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+            said = p.stderr.readline() if code is None else p.stderr.read()
+            assert ("serving" in said) if code is None else ("can be read by others" in said), (oct(mode), folder, said)
+            p.terminate()
+            assert p.wait(30) == (code or 0), (oct(mode), folder)
+            p.stderr.close()
+
+
 service()
+credentials()
 start_and_end()
-with tempfile.TemporaryFile("w+") as err:
+with tempfile.TemporaryFile() as err:
     p = subprocess.Popen([*SERVE, "--listen", "127.0.0.1:0", "--no-page"], stderr=err, stdin=subprocess.DEVNULL)
     try:
-        port = int(until(lambda: (err.seek(0), err.read())[1], r"127\.0\.0\.1:(\d+)")[1])
+        port = int(until(lambda: so_far(err).decode(), r"127\.0\.0\.1:(\d+)")[1])
         assert ask(port, "/")[0] == 404 and ask(port, "/health")[0] == 200
     finally:
         p.terminate()

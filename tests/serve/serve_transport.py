@@ -34,8 +34,7 @@ def descriptors():
         with tempfile.TemporaryFile("w+b") as err:
             p = subprocess.Popen([fake, "-m", MODEL], stderr=err, stdin=subprocess.DEVNULL, preexec_fn=limited(n))
             for _ in range(2000):
-                err.seek(0)
-                log = err.read().decode()
+                log = so_far(err).decode()
                 if "serving at" in log or p.poll() is not None: break
                 time.sleep(0.01)
             check(f"{n} files", want in log and "serving at" in log, log)

@@ -334,6 +334,7 @@ static void schema_language(void **state) {
         {"{\"items\": {\"enum\": [1, 2]}, \"contains\": {\"const\": 2}, \"minContains\": 2, \"maxItems\": 3}",
          {"[2, 2]", "[2, 2, 1]", "[1, 2, 2]"},
          {"[2]", "[1, 2]", "[1, 2, 2, 1]"}},
+        {"{\"unevaluatedItems\": {\"type\": \"null\"}}", {"[]", "[null, null]"}, {"[1]", "1"}},
         {"{\"format\": \"ipv4\"}", {"\"255.0.10.9\""}, {"\"256.0.0.1\"", "1"}},
     };
     check_cases(list, sizeof list / sizeof *list, true);
@@ -393,6 +394,10 @@ static void schema_errors(void **state) {
                  "'uniqueItems' is not supported");
     expect_error("{\"anyOf\": [{\"not\": {}}, {\"allOf\": [{\"const\": 1}, {\"const\": 2}]}]}", true,
                  INFER_E_INPUT, "parts whose 'const'");
+    expect_error("{\"contains\": {\"const\": 1}, \"minContains\": 0, \"maxContains\": 1}", true,
+                 INFER_E_UNSUPPORTED, "'maxContains'");
+    expect_error("{\"allOf\": [{\"prefixItems\": [true]}, {\"unevaluatedItems\": false}]}", true,
+                 INFER_E_UNSUPPORTED, "'unevaluatedItems in a part'");
     expect_error("{\"$ref\": \"#/no\"}", true, INFER_E_INPUT, "leads nowhere");
     expect_error("{\"$ref\": \"http://x/y\"}", true, INFER_E_UNSUPPORTED, "leads out");
     expect_error("{\"$ref\": \"#\"}", true, INFER_E_INPUT, "begins with itself");

@@ -79,7 +79,10 @@ run "-b" 2 "$infer" run -b 512; err_has "--batch N"; err_lines 1
 run "-fa off" 2 "$infer" run -fa off; err_has "-fa cannot be switched off here"; err_lines 1
 run "--flash-attn=off" 2 "$infer" run --flash-attn=off; err_has "cannot be switched off"; err_lines 1
 run "-ngl where no model runs" 2 "$infer" inspect "$llama" -ngl 4; err_has "-ngl is --gpu-layers here, and inspect does not take that"; err_lines 1
-for flag in --lora --threads-batch -np -hf --api-key -ctk -ctv; do run "$flag" 2 "$infer" serve $flag x; err_has "$flag: here "; err_lines 1; done
+for flag in --lora-scaled --threads-batch -np -hff --api-key -ctk -ctv; do run "$flag" 2 "$infer" serve $flag x; err_has "$flag: here "; err_lines 1; done
+run "an adapter of another model" 2 "$infer" run -m "$llama" -p x --lora "$tests/golden/adapter/phi3:0.5"; err_has "it is of another model"; err_lines 1
+run "an adapter that is not there" 2 "$infer" run -m "$llama" -p x --lora none.gguf:2; err_has "none.gguf: No such file"; err_lines 1
+run "merge without an adapter" 2 "$infer" merge "$llama" out.gguf; err_has "--lora FILE[:SCALE] is missing"; err_lines 1
 run "flags that mean the same" 0 "$infer" -m "$llama" -p hello -q -ngl 0 --ctx-size 100 -ub 64 --predict 20 --n_predict 20 -n -1 --temperature 0 -s 3 -fa --jinja -fa on --no-display-prompt --repeat-last-n=32
 answer "hi there!"; err_empty
 run "a flag that means the same: its value" 2 "$infer" run --ctx-size x; err_has "--ctx: 'x' is not a whole number"; err_lines 1
@@ -152,6 +155,14 @@ run "--raw: the bytes alone" 0 "$infer" -p "a b c a b c a b" -q --raw -n 4; out 
 printf 'root ::= "\\n\\nyes\\n\\n\\n"' >"$dir/lines.gbnf"
 run "one newline at the end" 0 "$infer" -p hello -q --grammar "$dir/lines.gbnf"; answer $'\n\nyes'
 run "--raw: all newlines" 0 "$infer" -p hello -q --raw --grammar "$dir/lines.gbnf"; out $'\n\nyes\n\n\n'
+printf 'start: "a"~2 B\nB: /[b-b]/\n' >"$dir/two.lark"
+printf '{"type": "tag", "begin": "<", "content": {"type": "const_string", "value": "x"}, "end": ">"}' >"$dir/tag.json"
+run "--regex" 0 "$infer" -p hello -q --regex '(ab){2}|(ab){2}'; answer abab
+run "--regex: no such" 2 "$infer" -p hello -q --regex 'a(b'; err_has "--regex: regex, character 3: a group has no end"; err_lines 1
+run "--lark-file" 0 "$infer" -p hello -q --temp 0 --lark-file "$dir/two.lark"; answer aab
+run "--grammar: Lark" 0 "$infer" -p hello -q --temp 0 --grammar "$dir/two.lark"; answer aab
+run "--structural-tag" 0 "$infer" -p hello -q --structural-tag "$dir/tag.json"; answer "<x>"
+run "--regex beside --grammar" 2 "$infer" -p hello -q --regex a --grammar "$dir/lines.gbnf"; err_has "--grammar and --regex are both given"; err_lines 1
 run "UTF-8" 0 "$infer" -p greet -q; answer "Grüße für 5 € 😀."
 run "-f without end" 2 "$infer" -f /dev/zero -q; err_has "64 MiB, the most that a prompt may have"; err_lines 1
 run "--template without end" 2 "$infer" -p x --template /dev/zero; err_has "1 MiB, the most that a chat template may have"; err_lines 1
@@ -323,7 +334,7 @@ input=$'hello\n' run "chat: no home" 0 env -u HOME -u XDG_CACHE_HOME "$infer" ch
 export XDG_STATE_HOME=$dir/state
 if script -qec true /dev/null >/dev/null 2>&1; then
     on_terminal() { run "$1" "$2" env TERM=xterm script -qec "stty cols ${3}; $infer chat" /dev/null; }
-    input=$'/sta\t\r/set ov\ts\t\rhello\r/undo\r/clear\r/system x\r/system none\r/se\tth\th\t\r' on_terminal "chat on a terminal" 0 80
+    input=$'/sta\t\r/set ov\ts\t\rhello\r/undo\r/clear\r/system x\r/system none\r/se\tthinki\th\t\r' on_terminal "chat on a terminal" 0 80
     out_has "no answer yet"; out_has "overflow is shift (it was error)"; out_has "your last message and its answer are taken back; none is left"; out_has "conversation is empty"
     out_has "the system message is set"; out_has "there is no system message now"; out_has "thinking is hide"
     input=$'hello\rhello\r/undo\r' on_terminal "chat on a terminal: undo" 0 80; out_has "taken back; 1 of yours is left"
@@ -345,8 +356,10 @@ unset input
 
 # ---- figures
 run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
+out_has "self test  cpu computes what the reference does"
+run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
-if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_empty; err_lines 1; fi
+if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_has processors; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
 run "plan: json" 0 "$infer" plan --device cpu --json; out_has '"available"'; out_has '"tok_s_at_4096"'
 run "plan: of this processor" 0 "$infer" plan --device cpu; out_has "not measured: upper bounds at"; out_has "at most"; out_has "probed now"; err_empty
@@ -355,6 +368,8 @@ run "plan: a card that is not here" 0 "$infer" plan --as rtx-5090; out_has "on c
 run "plan: a card by its size" 0 "$infer" plan --as 24,sm_89; out_has "22118.4 MiB"
 run "plan: limits of the card's memory" 0 "$infer" plan --as 24,sm_89 --vram-limit 8G; out_has "8192.0 MiB  fits"
 run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reserve 4G; out_has "20480.0 MiB  fits"
+run "plan: pictures on a card" 0 "$infer" plan -m "$tests/golden/tower/qwen3vl" --as 24,sm_89; out_has "pictures, on the card:"; out_has "left beside the model"
+run "plan: pictures beside it" 0 "$infer" plan -m "$tests/golden/tower/qwen3vl" --as 24,sm_89 --mmproj-device cpu --json; out_has '"of_card": 0'
 run "plan: the cards" 0 "$infer" plan --as list; out_has "rtx-3060 "; out_has "rtx-pro-6000-max-q"; err_empty
 run "plan: the cards as JSON" 0 "$infer" plan --as list --json; out_has '"multiprocessors"'
 run "plan: a card as its driver calls it" 0 "$infer" plan --as "NVIDIA GeForce RTX 4070 Ti SUPER"; out_has "rtx-4070-ti-super"
@@ -438,6 +453,17 @@ run "quantize: no importance in that" 2 "$infer" quantize "$llama" "$dir/q.gguf"
 run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 2; err_has "beyond the 256"
 run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
 if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi
+# ---- where the time goes
+run "profile" 0 "$infer" run -m "$llama" hello -n 4 --temp 0 -q --profile --trace "$dir/t.json"; err_has "decode: "; err_has "ffn_down"; err_has "roofs, measured now"
+run "the trace" 0 python3 -c '
+import json, sys
+e = json.load(open(sys.argv[1]))["traceEvents"]
+steps = [x for x in e if x["ph"] == "X" and x["tid"] == 1]
+inside = [x for x in e if x["ph"] == "X" and x["tid"] == 2]
+assert {x["name"] for x in steps} == {"prompt", "decode"} and len(inside) > 10 * len(steps), steps
+assert all(any(s["ts"] <= x["ts"] and x["ts"] + x["dur"] <= s["ts"] + s["dur"] + 1 for s in steps) for x in inside)' "$dir/t.json"
+run "a trace nowhere" 2 "$infer" run -m "$llama" hello -n 4 --trace "$dir/none/t.json"; out_empty; err_has "none/t.json: No such file"; err_lines 1
+run "a trace on a full disk" 0 "$infer" run -m "$llama" hello -n 4 -q --trace /dev/full; err_has "the trace is not written whole"
 run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"
 run "bench: memory" 0 "$infer" bench mem --device cpu -r 1 --json; out_has "read_gb_s"
 run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines 1

@@ -57,7 +57,7 @@ err_has() { grep -q -- "$1" "$dir/err" || fail "stderr lacks '$1'"; }
 printing=(help "help run" "help --markdown" --version --help "run --help" doctor "doctor --json" "doctor --routes" plan
     "plan --json" "inspect MODEL" "inspect MODEL --json" "inspect MODEL --check" tokenize "tokenize --jsonl"
     "template --input CASE" "perplexity -m WIDE -f TEXT" "run -p hello" "run -p hello --json" run "chat -q"
-    "bench -p 0 -n 2 -r 1" "bench -p 0 -n 2 -r 1 --json" "bench mem -r 1 --device cpu" "logits --tokens 1,2 -o -")
+    "bench -p 0 -n 2 -r 1" "bench -p 0 -n 2 -r 1 --json" "bench mem -r 1 --device cpu" "logits --tokens 1,2 -o -" "verify --against ref --device ref")
 mkfifo nobody
 exec 7<>nobody 8>nobody 7<&-
 for c in "${printing[@]}"; do
@@ -78,7 +78,7 @@ done
 exec 8>&-
 
 # ---- inputs that are not there
-for c in "run -m NONE -p x" "chat -m NONE" "bench -m NONE" "plan -m NONE" "logits -m NONE --tokens 1 -o OUT" \
+for c in "run -m NONE -p x" "chat -m NONE" "bench -m NONE" "plan -m NONE" "logits -m NONE --tokens 1 -o OUT" "verify -m NONE" "verify --record-file NONE" "verify --against-file NONE" \
     "perplexity -m NONE -f TEXT" "perplexity -f NONE" "imatrix -f NONE -o OUT" "quantize MODEL OUT --type q8_0 --imatrix NONE" "tokenize -m NONE" "template -m NONE --input CASE" \
     "template --input NONE" "template --template NONE --input CASE" "inspect NONE" "inspect NONE --check" "doctor -m NONE" \
     "doctor -m NONE --json" "quantize NONE OUT --type q8_0" "convert NONE OUT --type q8_0" "run -f NONE" \

@@ -19,7 +19,7 @@ cmake --install "$build" --prefix "$dir/prefix" >/dev/null
 (cd "$dir/prefix" && find . -type f | sort) >"$dir/b"
 cmp "$dir/a" "$dir/b" || fail "DESTDIR and prefix give other files"
 root=$dir/dest/usr
-for file in bin/infer include/infer.h include/infer_options.def include/infer_status.h include/infer_request.h include/infer_sample.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
+for file in bin/infer include/infer.h include/infer_options.def include/infer_status.h include/infer_request.h include/infer_sample.h include/infer_sample.def share/man/man1/infer.1 share/bash-completion/completions/infer share/zsh/site-functions/_infer share/fish/vendor_completions.d/infer.fish; do
     [ -s "$root/$file" ] || fail "$file is not installed"
 done
 # ---- the unit of systemd names the program where it was installed
@@ -30,7 +30,9 @@ grep -q "^ExecStart=$dir/prefix/bin/infer serve " "$dir/prefix/$unit" || fail "p
 if command -v systemd-analyze >/dev/null; then # (it also looks at other units of this machine: what it says of ours counts)
     said=$(SYSTEMD_UNIT_PATH=$dir/prefix/lib/systemd/system: systemd-analyze verify --man=no "$dir/prefix/$unit" 2>&1 | grep -F infer. || true)
     [ -z "$said" ] || fail "systemd-analyze verify: $said"
+    said=$(systemd-analyze security --offline=true --threshold=20 --no-pager "$dir/prefix/$unit" | tail -n 1) || fail "over 2.0: $said"
 fi
+grep -q '^u infer ' "$root/lib/sysusers.d/infer.conf" && grep -q '^User=infer$' "$root/$unit" || fail "the service has no user"
 
 lib=$(find "$root" -name libinfer.a)
 PKG_CONFIG_PATH=$(dirname "$(find "$root" -name infer.pc)")
@@ -50,7 +52,7 @@ for std in c++11 c++17 c++20; do
 done
 
 # ---- the example, and the same with a function of every name that the library uses inside
-sed -n '/answer MODEL TEXT/,/Build it with/{/Build it with/d; s/^ \*     //; s/^ \*$//; p}' "$root/include/infer.h" >"$dir/answer.c"
+cp "$root/share/doc/infer/examples/answer.c" "$dir/"
 nm -g --defined-only "$build/libinfer_engine.a" 2>/dev/null |
     awk 'NF == 3 && $3 ~ /^[a-z][a-z0-9_]*$/ && $3 !~ /^infer_/ {print "void " $3 "(void) { abort(); }"}' |
     sort -u | sed '1i #include <stdlib.h>' >"$dir/names.c"
@@ -70,11 +72,10 @@ done
 grep -q "none.gguf" "$dir/err" || fail "the message does not name the file"
 
 # ---- the program of docs/requests.md
-sed -n '/^```c$/,/^```$/{/^```/d; p}' "$tests/../docs/requests.md" >"$dir/requests.c"
-"$cc" -std=c11 "${strict[@]}" -o "$dir/requests" "$dir/requests.c" "${flags[@]}"
+"$cc" -std=c11 "${strict[@]}" -o "$dir/requests" "$root/share/doc/infer/examples/two_requests.c" "${flags[@]}"
 [ "$("$dir/requests" "$tests/golden/chat/chat-llama.gguf")" = $'hi there!\none two three four five six seven eight nine ten' ] || fail "requests: another answer"
 
-# ---- the manual page and the completion
+# ---- the manual page
 if command -v man >/dev/null; then
     MANWIDTH=80 man -l --warnings "$root/share/man/man1/infer.1" >"$dir/man" 2>"$dir/err"
     [ ! -s "$dir/err" ] || fail "manual page: $(head -1 "$dir/err")"
@@ -82,10 +83,4 @@ if command -v man >/dev/null; then
         grep -q -- "$name" "$dir/man" || fail "the manual page lacks $name"
     done
 fi
-complete() { bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _infer 2>/dev/null; echo "${COMPREPLY[*]}"' \
-    "$root/share/bash-completion/completions/infer" "$@"; }
-[ "$(complete infer ch)" = chat ] || fail "completion of a command: $(complete infer ch)"
-[ "$(complete infer plan --kv-ty)" = --kv-type ] || fail "completion of an option"
-[ "$(complete infer --device c)" = "cpu cuda" ] || fail "completion of a value"
-[ "$(complete infer -m "$tests/golden/chat/chat-llama.g")" = "$tests/golden/chat/chat-llama.gguf" ] || fail "completion of a file"
 echo "library: all well"

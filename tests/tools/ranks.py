@@ -70,6 +70,9 @@ def refusals():
     other = dir.name + "/other.gguf"
     run(infer, "synth", "--shape", "tiny", "--type", "q8_0", "--seed", 2, "-q", "-o", other)
     refused("another option", by_hand(2, *RUN, other=["--ctx", 77]), [2, 2], "has --ctx 77, rank 0 has --ctx 0")
+    ranks = by_hand(2, *RUN, "--comm", "nccl")
+    refused("nccl of processors", ranks[:1], [2], "by nccl are cards; no card is used")
+    ranks[1].end()
     ranks = by_hand(2, *RUN, other=["-m", other])
     refused("another file", ranks, [2, 0])
     check("both files", all(f in ranks[0].said() for f in (MODEL + " (", other + " (")), ranks[0].said())

@@ -1,6 +1,7 @@
 """What tests of ranks that are processes share: programs with their place, by hand or by variables of a launcher. Standard library only. Programs that
 import it are called with INFER TESTS."""
-import os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+import os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
 
 infer, tests = (os.path.realpath(a) for a in sys.argv[1:3])
 sys.dont_write_bytecode = True
@@ -24,10 +25,7 @@ class Rank:
         """exit code; None: it does not end"""
         try: return self.p.wait(seconds)
         except subprocess.TimeoutExpired: self.p.kill()
-    def text(self, of=None):
-        f = of or self.out
-        f.seek(0)
-        return f.read()
+    def text(self, of=None): return so_far(of or self.out)
     def said(self): return self.text(self.err).decode(errors="replace")
 
 def place(rank, world, port): return ["--rank", rank, "--world", world, "--rendezvous", f"127.0.0.1:{port}"]
@@ -39,7 +37,7 @@ def by_hand(n, *args, port=None, other=[], env={}):
 
 def run(*command, env={}): return subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, capture_output=True, env={**ENV, **env}, timeout=120)
 
-def all_at_once(parts):
-    threads = [threading.Thread(target=p) for p in parts]
-    for t in threads: t.start()
-    for t in threads: t.join()
+def all_at_once(parts, at_most=None):
+    """at_most: so many beside each other"""
+    with ThreadPoolExecutor(at_most or len(parts)) as pool:
+        for f in [pool.submit(p) for p in parts]: f.result()

@@ -2,7 +2,6 @@
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include <math.h>
-#include <unistd.h>
 #include "files/outfile.h"
 #include "files/tensorfile.h"
 #include "infer.h"

@@ -6,7 +6,6 @@
 #include "tools/main.c"
 #undef main
 #include <fcntl.h>
-#include <sys/stat.h>
 
 /* ---- a model as a folder: one layer, seven tokens ---- */
 

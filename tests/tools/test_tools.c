@@ -11,6 +11,7 @@
 #include "request/answer.h"
 #include "tools/interrupt.h"
 #include "tools/machine/doctor_cuda.h"
+#include "tools/machine/doctor_self.h"
 #include "tools/measure/bench_result.h"
 #include "request/logprobs.h"
 #include "request/loop.h"
@@ -102,6 +103,40 @@ static void test_answer(void **state) {
         assert_int_equal(a.stopped, cases[i].stopped);
         answer_free(&a);
     }
+}
+
+/* A device that computes something else is told from one that does not, by a tenth of a standard deviation in one row, or one number. */
+static void doctor_tells_devices_apart(void **state) {
+    (void)state;
+    enum { ROWS = 3, VOCAB = 100 };
+    float ref[ROWS * VOCAB], got[ROWS * VOCAB];
+    int at;
+    for (int i = 0; i < ROWS * VOCAB; i++) ref[i] = got[i] = (float)(i * 37 % 101) * 0.1f;
+    assert_true(self_apart(ref, got, ROWS, VOCAB, &at) == 0);
+    for (int i = 0; i < VOCAB; i++) got[VOCAB + i] += 0.29f; /* the row's deviation is 2.9 */
+    assert_true(fabs(self_apart(ref, got, ROWS, VOCAB, &at) - 0.1) < 0.01);
+    assert_int_equal(at, 1);
+    double apart;
+    assert_int_equal(self_compare(ref, got, ROWS, VOCAB, "llama", &apart), INFER_E_DEVICE);
+    assert_non_null(strstr(err_message(), "1 tokens behind"));
+    for (int i = 0; i < VOCAB; i++) got[VOCAB + i] -= 0.19f;
+    assert_ok(self_compare(ref, got, ROWS, VOCAB, "llama", &apart));
+    got[2 * VOCAB + 5] = NAN;
+    assert_int_equal(self_compare(ref, got, ROWS, VOCAB, "llama", &apart), INFER_E_DEVICE);
+    assert_true(isinf(self_apart(ref, got, ROWS, VOCAB, &at)));
+    assert_int_equal(at, 2);
+    /* of two devices the one that cannot be made is wrong, one that is not usable is not asked */
+    json_t *devices = json_loads(
+               "{\"cpu\":{\"usable\":true},\"abacus\":{\"usable\":true},\"cuda\":{\"usable\":false}}", 0,
+               NULL),
+           *self = doctor_self(devices);
+    assert_int_equal(json_object_size(self), 2);
+    assert_int_equal(doctor_self_failed(self), 1);
+    assert_true(json_is_true(json_object_get(json_object_get(self, "cpu"), "well")));
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json_object_get(self, "abacus"), "problem")), "abacus"));
+    json_decref(devices);
+    json_decref(self);
 }
 
 static void test_thinking(void **state) {
@@ -231,7 +266,16 @@ static void test_percentile(void **state) {
 
 static void test_verdict(void **state) {
     (void)state;
-    struct bench_result a = {"tg128", 100, 99, 101, 50, NAN, 10, 10, 10, 0}, b = a;
+    struct bench_result a = {.test = "tg128",
+                             .tok_s = 100,
+                             .tok_s_min = 99,
+                             .tok_s_max = 101,
+                             .gb_s = 50,
+                             .share = NAN,
+                             .ms_p50 = 10,
+                             .ms_p95 = 10,
+                             .ms_p99 = 10},
+                        b = a;
     assert_int_equal(bench_compare(&a, &a, 5, 5).verdict, BENCH_SAME);
     b.tok_s = 95, b.tok_s_min = 94, b.tok_s_max = 96; /* 5% slower */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
@@ -241,8 +285,18 @@ static void test_verdict(void **state) {
     b.tok_s = 95, b.tok_s_min = 70, b.tok_s_max = 110; /* 5% slower, drowned */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
     assert_int_equal(bench_compare(&b, &b, 5, 5).verdict, BENCH_NOISY);
-    struct bench_result slow = {"pp256", 2785, 2366, 3282, NAN, NAN, 92, 97, 108, 0},
-                        fast = {"pp256", 3478, 3440, 3500, NAN, NAN, 74, 74, 75, 0}; /* one build */
+    struct bench_result slow = {.test = "pp256",
+                                .tok_s = 2785,
+                                .tok_s_min = 2366,
+                                .tok_s_max = 3282,
+                                .gb_s = NAN,
+                                .share = NAN},
+                        fast = {.test = "pp256",
+                                .tok_s = 3478,
+                                .tok_s_min = 3440,
+                                .tok_s_max = 3500,
+                                .gb_s = NAN,
+                                .share = NAN}; /* one build */
     assert_int_equal(bench_compare(&fast, &slow, 15, 15).verdict, BENCH_NOISY);
     b.tok_s = 50, b.tok_s_min = 40, b.tok_s_max = 55; /* noisy, and far slower */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
@@ -290,7 +344,20 @@ static void test_turns_verdict(void **state) {
 
 static void test_json(void **state) {
     (void)state;
-    struct bench_result a = {"tg64x8@d1024", 100.5, 99, 101, 50, NAN, 10, 11, 12, 0.25}, b;
+    struct bench_result a = {.test = "tg64x8@d1024",
+                             .tok_s = 100.5,
+                             .tok_s_min = 99,
+                             .tok_s_max = 101,
+                             .gb_s = 50,
+                             .share = NAN,
+                             .ms_p50 = 10,
+                             .ms_p95 = 11,
+                             .ms_p99 = 12,
+                             .waited = 0.25,
+                             .joules = 0.5,
+                             .rate = {99, 101},
+                             .n_rate = 2},
+                        b;
     json_t *j = bench_result_json(&a);
     assert_non_null(j);
     assert_true(json_is_null(json_object_get(j, "share")));
@@ -352,7 +419,7 @@ static void messages_name_flags(void **state) {
         {"gives .ignore_keys 'a.ctx'", "gives --ignore-key 'a.ctx'"},
         {".block_scaled mxfp8 needs a card", "--matmul-precision mxfp8 needs a card"},
         {"would fit: .kv_type q8_0 .batch 32\n", "would fit: --kv-type q8_0 --batch 32\n"},
-        {"./x.ctx, .ctx2, .temp, .none. and 0.5", "./x.ctx, .ctx2, .temp, .none. and 0.5"},
+        {"./x.ctx, .ctx2, .temp, .none. and 0.5", "./x.ctx, .ctx2, --temp, .none. and 0.5"},
         {"", ""},
     };
     char buf[128], small[12];
@@ -441,6 +508,7 @@ int main(void) {
         cmocka_unit_test(test_safe),
         cmocka_unit_test(test_answer),
         cmocka_unit_test(test_answer_cut),
+        cmocka_unit_test(doctor_tells_devices_apart),
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_echo),

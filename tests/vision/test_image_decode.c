@@ -1,5 +1,4 @@
 /* Files of all kinds to the pixels that Pillow makes of them (scripts/make-image-goldens); cut, broken and foreign files by name. */
-#include <stdbool.h>
 #include "tests/lib/test.h"
 #include "base/mem.h"
 #include "vision/image_decode.h"

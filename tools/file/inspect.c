@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "files/tensorfile.h"
+#include "vision/tower.h"
 #include "text/tok/tok.h"
 #include "tools/tool.h"
 
@@ -97,11 +98,46 @@ static void print_total(FILE *out, const char *name, size_t n, uint64_t bytes, u
             elements, bytes, elements ? 8.0 * (double)bytes / (double)elements : 0.0);
 }
 
+/* ---- towers ---- */
+
+static bool is_tower(const struct tensorfile *f) {
+    struct str arch = {0};
+    bool there;
+    return !meta_str(f, "general.architecture", &arch, &there) && there && arch.len == 4 &&
+           memcmp(arch.data, "clip", 4) == 0;
+}
+
+/* Whether this build knows all of it; nothing is taken. *info may be read until the tower is closed. */
+static enum infer_status open_tower(struct tower **t, const char *path, struct tower_info *info) {
+    TRY(tower_open(t, path, &(struct tower_options){.plan = TOWER_PLAN_HOST}));
+    tower_info(*t, info);
+    return INFER_OK;
+}
+
+/* "tower of pictures: idefics3, 64 to 1088 rows of 576 numbers a picture" */
+static void print_tower(FILE *out, const char *path) {
+    struct tower *t;
+    struct tower_info i;
+    char safe[1024];
+    if (open_tower(&t, path, &i)) {
+        text_escape(safe, sizeof safe, err_message(), strlen(err_message()));
+        fprintf(out, "tower of pictures that is not computed here: %s\n", safe);
+        return;
+    }
+    fprintf(out, "tower of pictures: %s, %d to %d rows of %d numbers a picture", i.projector, i.min_tokens,
+            i.max_tokens, i.n_embd);
+    if (i.n_deepstack) fprintf(out, ", and %d times as many for later layers", i.n_deepstack);
+    fprintf(out, "; %.0f MB of weights, %.0f MB for the largest picture\n", (double)i.weight_bytes / 1e6,
+            (double)i.memory_bytes / 1e6);
+    tower_close(t);
+}
+
 static void print_text(FILE *out, const struct tensorfile *f) {
     char shape[96], path[1024];
     text_escape(path, sizeof path, f->path, strlen(f->path));
     fprintf(out, "%s: %s, %zu bytes, %d part%s, alignment %u\n", path, f->format, f->file_bytes, f->n_part,
             f->n_part == 1 ? "" : "s", f->alignment);
+    if (is_tower(f)) print_tower(out, f->path);
     fprintf(out, "\n%zu keys\n", f->n_meta);
     for (size_t i = 0; i < f->n_meta; i++) print_meta(out, &f->meta[i]);
     fprintf(out, "\n%zu tensors\n", f->n_tensor);
@@ -256,9 +292,16 @@ static enum infer_status check_file(const struct tensorfile *f, const char *path
         tok_close(tok);
         return INFER_OK;
     }
-    struct model *m;
-    TRY(model_open(&m, path, &(struct tensorfile_options){.sparse_ok = sparse_ok}));
-    model_close(m);
+    if (is_tower(f)) {
+        struct tower *t;
+        struct tower_info i;
+        TRY(open_tower(&t, path, &i));
+        tower_close(t);
+    } else {
+        struct model *m;
+        TRY(model_open(&m, path, &(struct tensorfile_options){.sparse_ok = sparse_ok}));
+        model_close(m);
+    }
     for (size_t i = 0; i < f->n_tensor; i++) TRY(check_finite(f, &f->tensor[i]));
     return INFER_OK;
 }

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "tools/adapters.h"
+#include "tools/file/merge.h"
 #include "tools/file/mix.h"
 #include "tools/term.h"
 #include "tools/tool.h"
@@ -105,7 +107,7 @@ static enum infer_status choose_type(struct options *o) {
                    command);
 }
 
-int cmd_quantize(const struct options *given) {
+static int write_again(const struct options *given, const struct merge *merge) {
     struct options own = *given;
     const struct options *o = &own;
     struct show s = {0};
@@ -127,6 +129,7 @@ int cmd_quantize(const struct options *given) {
                                  .sparse_ok = o->sparse_ok,
                                  .ignore = {o->ignore_keys.text, o->ignore_keys.n},
                                  .imatrix = o->imatrix,
+                                 .merge = merge,
                                  .check = o->check_error ? check : NULL};
     status = quantize_file(&q, &r);
     progress_clear(&s.progress);
@@ -137,5 +140,28 @@ int cmd_quantize(const struct options *given) {
     return EXIT_DONE;
 }
 
+int cmd_quantize(const struct options *o) { return write_again(o, NULL); }
+
 /* A folder is read as a model like any other: its names and rows become GGUF's on the way. */
 int cmd_convert(const struct options *o) { return cmd_quantize(o); }
+
+/* The type of what is merged stays, unless one is named. */
+int cmd_merge(const struct options *given) {
+    struct options o = *given;
+    struct merge_named adapter[OPTION_MAX_TEXTS];
+    char path[OPTION_MAX_TEXTS][1024];
+    struct merge *m;
+    if (!o.type && o.n_arg < 3) o.type = "keep";
+    enum infer_status s = INFER_OK;
+    for (int i = 0; !s && i < o.lora.n; i++) {
+        adapter[i].path = path[i];
+        s = adapter_named(o.lora.text[i], path[i], sizeof path[i], &adapter[i].scale);
+    }
+    const struct tensorfile_options to = {.sparse_ok = o.sparse_ok,
+                                          .ignore = {o.ignore_keys.text, o.ignore_keys.n}};
+    if (!s) s = merge_open(&m, o.arg[0], &to, adapter, o.lora.n);
+    if (s) return tool_fail(&o, s);
+    const int code = write_again(&o, m);
+    merge_close(m);
+    return code;
+}

@@ -12,6 +12,7 @@ struct quantize_error {
     double error2, square, largest;
 };
 
+struct merge;
 struct quantize_options {
     const char *in, *out;
     const char *type; /* a name of mix.h; NULL with bpw */
@@ -22,10 +23,11 @@ struct quantize_options {
     /* may be NULL */
     void (*progress)(void *user, const char *what, double done, double total, const char *unit);
     void *user;
-    bool force;               /* replaces a model that is larger than the input, too */
-    bool sparse_ok;           /* holes of the input are zeros that are meant */
-    struct key_ignore ignore; /* keys of config.json that are not known */
-    const char *imatrix;      /* file of importance matrices; NULL: none */
+    bool force;                /* replaces a model that is larger than the input, too */
+    bool sparse_ok;            /* holes of the input are zeros that are meant */
+    struct key_ignore ignore;  /* keys of config.json that are not known */
+    const char *imatrix;       /* file of importance matrices; NULL: none */
+    const struct merge *merge; /* adapters that are added (merge.h); NULL: none */
     /* each matrix, with bpw; NULL: nobody asks */
     void (*chose)(void *user, const char *name, enum quant_type type);
     /* of each tensor that changed; NULL: nobody asks */

@@ -1,6 +1,5 @@
 /* The numbers of a tensor out of one type into another, over all threads. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "tools/file/quantize_impl.h"
 
@@ -76,6 +75,7 @@ static bool convert_share(struct job *j, const struct run *r, const unsigned cha
     float *x = j->values + at, *importance = r->importance ? j->importance + at : NULL;
     unsigned char *blocks = j->blocks + file_bytes(r->to, at);
     from->decode(x, src + quant_row_bytes(from, at), n);
+    if (r->merges) merge_add(j->o->merge, r->t, r->matrix, first, x, n);
     for (size_t k = 0; r->t->row_factor && k < n; k++)
         x[k] *= r->t->row_factor[(first + k) / (size_t)r->t->shape[3]];
     *wrong = r->to == QUANT_F32 ? n : unfit(x, n, r->to);
@@ -116,25 +116,31 @@ static void tell(struct job *j, size_t bytes) {
 }
 
 /* Rows of a matrix or elements of a bias that rotate, in halves and not as neighbours: of each head rows the rot ones from first on.
- * head 0: none. */
+ * head 0: none. end: the rows from there on stay (0: none do). back: as neighbours and not in halves. */
 struct halves {
-    int64_t head, first, rot;
+    int64_t head, first, rot, end;
+    bool back;
 };
 
-/* Of q and k; of a latent, those behind what does not rotate (queries) and behind the latent itself (keys). */
+/* Of q and k, also in front of v; of a latent, those behind what does not rotate (queries) and behind the latent itself (keys). */
 static enum infer_status find_halves(const struct job *j, const struct tensor *t, struct halves *out) {
     const struct tensorfile *f = j->f;
     const bool k = strstr(t->name, ".attn_k.") != NULL, latent_k = strstr(t->name, ".attn_kv_a_mqa.") != NULL;
-    const bool q = strstr(t->name, ".attn_q.") || strstr(t->name, ".attn_q_b.");
+    const bool q = strstr(t->name, ".attn_q.") || strstr(t->name, ".attn_q_b."),
+               qkv = strstr(t->name, ".attn_qkv.") != NULL;
     const int64_t rank = quantize_parameter(f, "attention.kv_lora_rank"),
                   rot = quantize_parameter(f, "rope.dimension_count"), rows = t->shape[t->n_dim == 1 ? 3 : 2];
     struct halves h = {.head = quantize_parameter(f, "attention.key_length"), .rot = rot};
     *out = (struct halves){0};
-    if (!quantize_in_halves(f) || !(rank ? q || latent_k : q || k)) return INFER_OK;
+    if (!quantize_in_halves(f) || !(rank ? q || latent_k : q || k || qkv)) return INFER_OK;
     if (strstr(t->name, ".scale")) return INFER_OK; /* of all rows */
+    h.back = !meta_elem_i64(quantize_in_halves(f), 0);
     if (!rot) h.rot = h.head;
     if (rank) h.head = latent_k ? rank + rot : quantize_parameter(f, "attention.key_length_mla");
     if (rank) h.first = h.head - rot;
+    if (qkv) /* in front of values */
+        h.end = h.head * (quantize_parameter(f, "attention.head_count") +
+                          quantize_parameter(f, "attention.head_count_kv"));
     *out = h;
     if (h.head > 0 && h.first >= 0 && h.rot > 0 && h.first + h.rot <= h.head && rows % h.head == 0)
         return INFER_OK;
@@ -143,11 +149,13 @@ static enum infer_status find_halves(const struct job *j, const struct tensor *t
                    f->path, t->name, (long long)rows, (long long)h.head, (long long)h.rot);
 }
 
-/* The row that comes to stand at r: rows i and i + rot / 2 of the rotated ones of a head are neighbours, i < rot / 2. */
+/* The row that comes to stand at r: rows i and i + rot / 2 of the rotated ones of a head become neighbours, i < rot / 2, or were such. */
 static size_t row_at(const struct halves *h, size_t r) {
     const size_t head = (size_t)h->head, first = (size_t)h->first, rot = (size_t)h->rot,
                  i = r % head - first; /* wraps in front of first */
-    return i < rot ? r / head * head + first + i / 2 + i % 2 * (rot / 2) : r;
+    if (i >= rot || (h->end && r >= (size_t)h->end)) return r;
+    return r / head * head + first +
+           (h->back ? i % (rot / 2) * 2 + i / (rot / 2) : i / 2 + i % 2 * (rot / 2));
 }
 
 /* The tensor's bytes and what its rows are times in that order; free with mem_free. factor NULL: t has none. */
@@ -180,7 +188,7 @@ static enum infer_status copy_data(struct job *j, const struct tensor *t, const 
 static enum infer_status write_data(struct job *j, struct run *r, const unsigned char *src) {
     const struct tensor *t = r->t;
     const struct quant_info *q = quant_info(t->type);
-    if (r->to == t->type && r->to != QUANT_NF4 && !t->row_factor) return copy_data(j, t, src);
+    if (r->to == t->type && r->to != QUANT_NF4 && !t->row_factor && !r->merges) return copy_data(j, t, src);
     /* Rows are whole blocks of both types; a share is whole rows, or 256s of a long one, or a group of NF4. */
     size_t cols = (size_t)t->shape[3], total = t->bytes / q->bytes * q->elems;
     size_t share = cols % 256 == 0 || r->to == QUANT_NF4 ? SHARE : cols * (cols < SHARE ? SHARE / cols : 1);
@@ -234,7 +242,7 @@ static enum infer_status write_interleaved(struct job *j, struct run *r, struct 
 enum infer_status quantize_tensor(struct job *j, const struct listed *l, enum quant_type to) {
     const struct tensor *t = &l->t;
     struct tensor part = *t;
-    struct run r = {.t = &part, .to = to};
+    struct run r = {.t = &part, .to = to, .merges = merge_has(j->o->merge, t->name)};
     struct halves h;
     TRY(find_halves(j, t, &h));
     if (mix_is_matrix(t->name, t->n_dim)) TRY(quantize_importance(j, t, &r.importance));

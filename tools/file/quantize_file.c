@@ -107,7 +107,7 @@ static enum infer_status choose_types(struct job *j) {
         const struct tensor *t = &j->list[i].t;
         if (!j->mix && j->o->chose && quantize_is_free(j, t)) j->o->chose(j->o->user, t->name, j->target[i]);
         TRY(check_importance(j, t, j->target[i]));
-        if (j->target[i] == t->type) continue;
+        if (j->target[i] == t->type && !merge_has(j->o->merge, t->name)) continue;
         r->n_changed++;
         r->n_lossy += quant_info(t->type)->elems > 1;
     }
@@ -122,7 +122,7 @@ static bool key_is(const struct meta *m, const char *key) {
 
 const struct meta *quantize_in_halves(const struct tensorfile *f) {
     const struct meta *m = quantize_meta(f, "rope.neox");
-    return m && meta_elem_i64(m, 0) ? m : NULL;
+    return m && (meta_elem_i64(m, 0) || quantize_meta(f, "rope.dimension_sections")) ? m : NULL;
 }
 
 static void put_imatrix(struct job *j) {

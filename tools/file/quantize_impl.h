@@ -1,6 +1,7 @@
 /* Inside quantize_file: quantize_file.c lists the tensors and chooses their types, quantize_data.c converts their numbers. */
 #pragma once
 #include "tools/file/imatrix.h"
+#include "tools/file/merge.h"
 #include "tools/file/mix.h"
 #include "tools/file/quantize.h"
 #include "tools/file/stacks.h"
@@ -41,12 +42,14 @@ struct run {
     const struct imatrix_entry *importance; /* NULL: none */
     int64_t matrix;                         /* of the stack, that the run begins in */
     struct loss loss;                       /* of all so far */
+    bool merges;                            /* adapters are added to it */
 };
 
 /* Key of the architecture, without its name in front; NULL: absent. An integer of it, the first of an array; 0 when absent. */
 const struct meta *quantize_meta(const struct tensorfile *f, const char *key);
 int64_t quantize_parameter(const struct tensorfile *f, const char *key);
-/* The key that says so where folders of Hugging Face have the rows of q and k in halves and GGUF has neighbours; NULL elsewhere. */
+/* The key that says so where folders of Hugging Face have the rows of q and k in halves and GGUF has neighbours (true), or the other way
+ * round, as GLM-4's with sections of positions (false); NULL elsewhere. */
 const struct meta *quantize_in_halves(const struct tensorfile *f);
 
 /* The importance of a tensor of the list, NULL when there is none. errors: INFER_E_INPUT (of another shape) */

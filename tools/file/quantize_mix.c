@@ -1,9 +1,7 @@
 /* quantize --bpw: the types that lose least at a size. Of each matrix some rows are written in every type that may be, and what that
  * loses is measured: the part of the products' power that is error, as if columns came with the importance that is given, or all alike.
  * All matrices begin with the cheapest type; then always the step that takes most error a byte is made, of those that still fit. */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include "tools/file/quantize_impl.h"
 
 enum { SAMPLE = 1 << 17 };

@@ -493,8 +493,14 @@ static void add_layer(struct list *l, int i) {
                2 * residual); /* silu(gate) * up is about half as large as its input */
 }
 
+#include "tools/file/synth_tower.h"
+
 static void add_all(struct list *l) {
     const struct shape *s = l->s;
+    if (is_tower(s)) {
+        add_tower(l);
+        return;
+    }
     const bool conv = hybrid_of(s) && !hybrid_of(s)->n_head, tied = conv || is_gemma3(s) || is_gemma4(s);
     /* Gemma multiplies embeddings by sqrt(n_embd), and its head is the same matrix, as LFM2's is */
     add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, tied ? 2 / sqrtf((float)s->n_embd) : 1);
@@ -618,8 +624,12 @@ static enum infer_status write_data(struct list *l, const struct synth_options *
 /* ---- the file ---- */
 
 static enum infer_status write_file(struct list *l, const struct synth_options *o) {
-    TRY(put_config(l->w, l->s, l->mix));
-    TRY(put_vocabulary(l->w, l->s->n_vocab));
+    if (is_tower(l->s)) {
+        TRY(put_tower(l->w, l->s, l->mix));
+    } else {
+        TRY(put_config(l->w, l->s, l->mix));
+        TRY(put_vocabulary(l->w, l->s->n_vocab));
+    }
     l->size = 3 + 24 * l->s->n_layer;
     TRY(mem_new(&l->item, (size_t)l->size * sizeof *l->item, "list of tensors"));
     add_all(l);

@@ -1,5 +1,4 @@
 /* infer template: renders a chat template with the variables of a JSON file, byte for byte. */
-#include <string.h>
 #include "text/chat_template.h"
 #include "infer.h"
 #include "files/json.h"

@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "tools/measure/bench.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "plan/device.h"
 #include "tools/machine/doctor_cuda.h"
 #include "base/mem.h"
-#include "tools/machine/nvml.h"
+#include "tools/sense/nvml.h"
 #include "tools/measure/probe.h"
 #include "tools/machine/doctor_routes.h"
+#include "tools/machine/doctor_self.h"
 #include "tools/machine/doctor_tools.h"
 #include "tools/session.h"
 #include "tools/tool.h"
@@ -277,6 +277,7 @@ static void print_text(json_t *j) {
     }
     bool cuda = json_is_true(json_object_get(json_object_get(devices, "cuda"), "usable"));
     printf("auto       uses %s\n", cuda ? "the card" : "the processor");
+    print_self(json_object_get(j, "self_test"));
     print_model(json_object_get(j, "model"));
 }
 
@@ -300,9 +301,11 @@ int cmd_doctor(const struct options *o) {
     }
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(), "gpu",
                           doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices());
+    if (j) json_object_set_new(j, "self_test", doctor_self(json_object_get(j, "devices")));
+    const int failed = j ? doctor_self_failed(json_object_get(j, "self_test")) : 0;
     if (j) json_object_set_new(j, "model", doctor_model(o, &of_model)); /* last: its message stays */
     enum infer_status st = j ? print_report(o, j) : err_set(INFER_E_MEMORY, "the report");
     json_decref(j);
     if (!st) st = of_model;
-    return st ? tool_fail(o, st) : EXIT_DONE;
+    return st ? tool_fail(o, st) : failed ? EXIT_CHECK : EXIT_DONE;
 }

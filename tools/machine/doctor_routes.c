@@ -25,18 +25,19 @@ static void chips_of(int least, int most, char *text, size_t n) {
 
 static void print_others(FILE *out) {
     static const char *const op[OP_KIND_COUNT] = {
-        [OP_EMBED] = "embed",     [OP_NORM] = "norm",   [OP_ATTEND] = "attend", [OP_SELECT] = "select",
-        [OP_EXPERTS] = "experts", [OP_DELTA] = "delta", [OP_MIX] = "mix",       [OP_HEADS] = "heads"};
-    fprintf(out, "\nkernels of other operations; of a link and a class the first that fits\n");
-    fprintf(out, "%-7s %-9s %-9s %-10s %-6s %s\n", "rows", "operation", "link", "chips", "head", "kernel");
-    for (int i = 0; i < n_cuda_other_route; i++) {
-        const struct route_other *r = &cuda_other_routes[i];
-        char sm[24], head[16] = "any";
-        chips_of(r->sm_least, r->sm_most, sm, sizeof sm);
-        if (r->most_head) snprintf(head, sizeof head, "%d", r->most_head);
-        fprintf(out, "%-7s %-9s %-9s %-10s %-6s %s\n", cls[r->cls], op[r->op], route_link_name(r->link), sm,
-                head, r->kernel);
-    }
+        [OP_EMBED] = "embed",   [OP_NORM] = "norm",       [OP_ATTEND] = "attend",
+        [OP_SELECT] = "select", [OP_EXPERTS] = "experts", [OP_DELTA] = "delta",
+        [OP_MIX] = "mix",       [OP_HEADS] = "heads",     [OP_REDUCE] = "reduce"};
+    fprintf(out, "\nkernels of other operations, by link; of those of a class the first that fits\n");
+    fprintf(out, "%-7s %-9s %-15s %-10s %-6s %s\n", "rows", "operation", "link", "chips", "head", "kernel");
+    for (int k = 0; k < LINK_KIND_COUNT; k++)
+        for (const struct link_route *r = link_routes((enum link_kind)k); r->kernel; r++) {
+            char sm[24], head[16] = "any";
+            chips_of(r->sm_least, r->sm_most, sm, sizeof sm);
+            if (r->most_head) snprintf(head, sizeof head, "%d", r->most_head);
+            fprintf(out, "%-7s %-9s %-15s %-10s %-6s %s\n", cls[r->cls], op[r->op],
+                    route_link_name((enum link_kind)k), sm, head, r->kernel);
+        }
 }
 
 void routes_print(FILE *out) {

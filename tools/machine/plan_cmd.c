@@ -246,11 +246,12 @@ static enum infer_status print_json(const struct infer_model_info *m, const stru
     char *text;
     json_t *j = plan_json(m, r, c, draft);
     if (j && sight->path)
-        json_object_set_new(j, "pictures",
-                            json_pack("{s:s, s:s, s:i, s:o, s:o}", "file", sight->path, "projector",
-                                      sight->projector, "max_tokens", sight->max_tokens, "mapped",
-                                      bytes_json(sight->weight_bytes), "taken",
-                                      bytes_json(sight->memory_bytes)));
+        json_object_set_new(
+            j, "pictures",
+            json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "file", sight->path, "device",
+                      sight->device_bytes ? "cuda" : "cpu", "projector", sight->projector, "max_tokens",
+                      sight->max_tokens, "mapped", bytes_json(sight->weight_bytes), "taken",
+                      bytes_json(sight->memory_bytes), "of_card", bytes_json(sight->device_bytes)));
     TRY(json_write(&text, j, failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
     printf("%s\n", text);
     mem_free(text);
@@ -298,14 +299,34 @@ static enum infer_status plan_draft(struct session *s, const struct options *o,
     return INFER_OK;
 }
 
+/* A tower beside the model; what keeps it from being used is said where the user did not name it. */
+static enum infer_status plan_sight(const struct session *s, const struct options *o,
+                                    const struct infer_plan_report *r, struct infer_vision_info *out) {
+    static char path[4096];
+    const struct infer_vision_options vo = {.max_tokens = o->image_max_tokens, .threads = o->threads};
+    if (!sight_path(path, sizeof path, s->path, o)) return INFER_OK;
+    const bool card = sight_device(o, strstr(r->size.device, "cuda") != NULL) != NULL;
+    const enum infer_status st = infer_vision_plan(s->model, path, &vo, card, out);
+    out->path = st ? NULL : path;
+    if (st && o->mmproj) return err_prefix(st, "--mmproj %s", path);
+    if (st) tool_say("pictures are not taken: %s", err_message());
+    return INFER_OK;
+}
+
 /* Of both. */
 static enum infer_status plan_all(struct session *s, const struct options *o, struct infer_plan_report *r,
-                                  struct infer_plan_report *d) {
+                                  struct infer_plan_report *d, struct infer_vision_info *sight) {
     struct infer_engine_options eo = session_engine_options(o, &(struct session_need){.slots = 1});
     if (o->max_batch) eo.slots = -1;
     if (!options_given(o, "device")) eo.device = NULL;
     TRY(plan_draft(s, o, &eo, d));
     TRY(infer_plan(s->model, &eo, o->as, r));
+    TRY(plan_sight(s, o, r, sight));
+    if (sight->device_bytes) {
+        eo.vram_reserve += sight->device_bytes;
+        infer_plan_free(r);
+        TRY(infer_plan(s->model, &eo, o->as, r));
+    }
     const bool host = strcmp(r->size.device, "cuda") != 0;
     if (d->text)
         r->fits &= d->fits && (!host || r->size.device_bytes + d->size.device_bytes <= r->limit_bytes);
@@ -320,22 +341,17 @@ static void print_draft(const struct infer_plan_report *r, const struct infer_pl
            (double)(r->size.device_bytes + d->size.device_bytes) / (1 << 20), r->fits ? "fit" : "DO NOT FIT");
 }
 
-/* What sees for the model, on the host: its file is read in place as the model's is. */
+/* What sees for the model; on the host its file is read in place as the model's is. */
 static void print_sight(const struct infer_vision_info *v, int n_embd) {
     if (!v->path) return;
-    printf("pictures, on the CPU: %s (%s)\n", v->path, v->projector);
+    printf("pictures, on the %s: %s (%s)\n", v->device_bytes ? "card" : "CPU", v->path, v->projector);
     printf("  mapped        %21.1f MiB\n", (double)v->weight_bytes / (1 << 20));
+    if (v->device_bytes)
+        printf("  of the card   %21.1f MiB  left beside the model\n", (double)v->device_bytes / (1 << 20));
     printf("  taken         %21.1f MiB  for pictures of at most %d tokens (--image-max-tokens)\n",
            (double)v->memory_bytes / (1 << 20), v->max_tokens);
     printf("  rows          %21.1f MiB  of the largest one, while its answer runs\n",
            (double)v->max_tokens * n_embd * 4 / (1 << 20));
-}
-
-static enum infer_status plan_sight(const struct session *s, const struct options *o,
-                                    struct infer_vision **vision, struct infer_vision_info *out) {
-    TRY(sight_open(vision, s, o, false));
-    if (*vision) infer_vision_info(*vision, out);
-    return INFER_OK;
 }
 
 int cmd_plan(const struct options *o) {
@@ -345,11 +361,10 @@ int cmd_plan(const struct options *o) {
     }
     struct session s = {0};
     struct infer_plan_report r = {0}, draft = {0};
-    struct infer_vision *vision = NULL;
     struct infer_vision_info sight = {0};
     enum infer_status st = session_open_model(&s, o);
     if (!st) {
-        st = plan_all(&s, o, &r, &draft);
+        st = plan_all(&s, o, &r, &draft, &sight);
         if (st == INFER_E_INPUT && strncmp(infer_error(), ".as '", 5) == 0) {
             char why[512];
             snprintf(why, sizeof why, "%s", infer_error());
@@ -357,7 +372,6 @@ int cmd_plan(const struct options *o) {
         }
     }
     struct ceilings c = {.read_gb_s = NAN};
-    if (!st) st = plan_sight(&s, o, &vision, &sight);
     if (!st) c = ceilings_find(o, &s.info, &r);
     if (!st && o->json) {
         st = print_json(&s.info, &r, &c, &draft, &sight);
@@ -374,7 +388,6 @@ int cmd_plan(const struct options *o) {
     int code = st ? tool_fail(o, st) : r.fits ? EXIT_DONE : EXIT_CANNOT;
     infer_plan_free(&r);
     infer_plan_free(&draft);
-    infer_vision_close(vision);
     session_close(&s);
     return code;
 }

@@ -63,6 +63,10 @@ static const char *cell(char *buf, double x, const char *unit) {
     return buf;
 }
 
+static bool any_is(const struct bench *b, size_t offset) {
+    return b->n && isfinite(*(const double *)((const char *)&b->result[0] + offset));
+}
+
 static void print_table(const struct bench *b) {
     const struct session *s = &b->session;
     char t[8][32];
@@ -71,14 +75,23 @@ static void print_table(const struct bench *b) {
            s->place.device, s->place.isa ? s->place.isa : "");
     if (s->place.n_thread > 0) printf(", %d threads", s->place.n_thread);
     if (isfinite(b->bandwidth)) printf("; memory read at %.1f GB/s (probed)", b->bandwidth);
-    printf("\n%-16s %9s %19s %8s %7s %9s %9s %9s\n", "test", "tok/s", "min .. max", "GB/s", "share", "ms p50",
-           "p95", "p99");
+    printf("\n%-16s %9s %19s %8s %8s %7s %9s %9s %9s", "test", "tok/s", "min .. max", "95%", "GB/s", "share",
+           "ms p50", "p95", "p99");
+    printf("%s%s%s\n", any_is(b, offsetof(struct bench_result, joules)) ? "  J/token" : "",
+           any_is(b, offsetof(struct bench_result, mhz)) ? "    MHz" : "",
+           any_is(b, offsetof(struct bench_result, celsius)) ? "    C" : "");
     for (int i = 0; i < b->n; i++) {
         const struct bench_result *r = &b->result[i];
-        printf("%-16s %9s %8s .. %7s %8s %7s %9s %9s %9s\n", r->test, cell(t[0], r->tok_s, ""),
-               cell(t[1], r->tok_s_min, ""), cell(t[2], r->tok_s_max, ""), cell(t[3], r->gb_s, ""),
+        char more[32];
+        snprintf(more, sizeof more, isfinite(bench_interval(r)) ? "%.1f%%" : "-", 100 * bench_interval(r));
+        printf("%-16s %9s %8s .. %7s %8s %8s %7s %9s %9s %9s", r->test, cell(t[0], r->tok_s, ""),
+               cell(t[1], r->tok_s_min, ""), cell(t[2], r->tok_s_max, ""), more, cell(t[3], r->gb_s, ""),
                cell(t[4], 100 * r->share, "%"), cell(t[5], r->ms_p50, ""), cell(t[6], r->ms_p95, ""),
                cell(t[7], r->ms_p99, ""));
+        if (isfinite(r->joules)) printf(" %8.4f", r->joules);
+        if (isfinite(r->mhz)) printf(" %6.0f", r->mhz);
+        if (isfinite(r->celsius)) printf(" %4.0f", r->celsius);
+        printf("%s\n", r->throttled > 0 ? "  HELD BACK" : "");
     }
 }
 
@@ -179,10 +192,30 @@ static enum infer_status open_save(struct bench *b) {
     return outfile_open(&b->save, b->o->save, OUTFILE_DEFAULT);
 }
 
+static enum infer_status check_plot(const struct bench *b) {
+    char model[4096];
+    TRY(session_model_path(b->o, model, sizeof model));
+    return tool_check_output(b->o, model, b->o->plot);
+}
+
 /* True when the option asks for a test. */
 static bool any(const struct option_ints *v) {
     for (int i = 0; i < v->n; i++)
         if (v->value[i]) return true;
+    return false;
+}
+
+/* A run in which clocks were held back is no evidence: it is neither kept nor compared. */
+static bool is_held_back(const struct bench *b, int *code) {
+    for (int i = 0; i < b->n; i++) {
+        const struct bench_result *r = &b->result[i];
+        if (!(r->throttled > 0)) continue;
+        tool_say("%s: clocks were held back in %.0f%% of the repetitions%s", r->test, 100 * r->throttled,
+                 b->o->save || b->o->compare ? ": nothing is kept or compared" : "");
+        if (!b->o->save && !b->o->compare) continue;
+        *code = EXIT_CHECK;
+        return true;
+    }
     return false;
 }
 
@@ -196,16 +229,25 @@ static enum infer_status bench_model(struct bench *b, int *code) {
         signal(SIGINT, SIG_IGN); /* the one that asks says it, and closes the pipe */
         return bench_run(b);
     }
+    if (b->o->ablate && (b->o->save || b->o->compare || b->o->plot))
+        return err_set(INFER_E_INPUT,
+                       "--ablate prints a table, and goes with neither --save, --compare nor --plot");
+    if (b->o->ablate) return bench_ablate(b->o);
     if (b->o->compare && bench_is_program(b->o->compare)) {
         if (b->o->save)
             return err_set(INFER_E_INPUT, "--save: turns with a program have no results that are kept");
+        if (b->o->plot)
+            return err_set(INFER_E_INPUT, "--plot: turns with a program have no results that are drawn");
         TRY(bench_turns(b->o, &slower));
         *code = slower ? EXIT_CHECK : EXIT_DONE;
         return INFER_OK;
     }
     if (b->o->save) TRY(open_save(b));
+    if (b->o->plot) TRY(check_plot(b));
     TRY(bench_run(b));
     TRY(print_results(b));
+    if (is_held_back(b, code)) return INFER_OK;
+    if (b->o->plot) TRY(bench_plot(b, b->o->plot));
     if (b->o->compare) TRY(bench_compare_file(b, b->o->compare, &slower));
     if (b->o->targets) TRY(bench_targets_file(b, b->o->targets, &below));
     *code = slower || below ? EXIT_CHECK : EXIT_DONE;
@@ -236,6 +278,18 @@ static enum infer_status bench_machine(const struct options *o) {
     return kind ? bench_mem(o) : bench_gemm(o);
 }
 
+void bench_close(struct bench *b) {
+    probe_close(&b->probe);
+#ifdef INFER_CUDA
+    cuda_ceiling_close(b->card);
+#endif
+    session_close(&b->session);
+    energy_close(b->energy);
+    held_close(b->held);
+    mem_free(b->probed);
+    mem_free(b->result);
+}
+
 int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
@@ -245,12 +299,6 @@ int cmd_bench(const struct options *o) {
                                       : bench_model(&b, &code);
     outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
-    probe_close(&b.probe);
-#ifdef INFER_CUDA
-    cuda_ceiling_close(b.card);
-#endif
-    session_close(&b.session);
-    mem_free(b.probed);
-    mem_free(b.result);
+    bench_close(&b);
     return code;
 }

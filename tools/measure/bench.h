@@ -2,9 +2,11 @@
 #pragma once
 #include <jansson.h>
 #include "tools/measure/bench_result.h"
-#include "tools/measure/peak.h"
+#include "tools/peak.h"
 #include "tools/measure/probe.h"
 #include "tools/session.h"
+#include "tools/sense/energy.h"
+#include "tools/sense/held.h"
 
 struct bench {
     const struct options *o;
@@ -15,11 +17,20 @@ struct bench {
     struct cuda_ceiling *card; /* both of a card that does all the work; NULL: none */
     double *probed;            /* probed[n_probed]: GB/s of every probe of this run */
     size_t n_probed, cap_probed;
+    struct energy *energy;
+    struct held *held;
+    bool on_card;
     double bandwidth;            /* median of probed, NAN without a probe */
     struct bench_result *result; /* result[n] */
     int n, cap;
 };
 
+/* Frees all that bench_run took. */
+void bench_close(struct bench *b);
+/* The results as SVG, those of --compare beside them. errors: those of outfile_open; INFER_E_INPUT (the saved ones) */
+enum infer_status bench_plot(const struct bench *b, const char *path);
+/* The tests as asked and with one thing at a time otherwise; a table on stdout. */
+enum infer_status bench_ablate(const struct options *o);
 /* Runs every test of the options. */
 enum infer_status bench_run(struct bench *b);
 /* {"machine": {}, "model": {}, "results": []} */

@@ -42,9 +42,17 @@ static enum infer_status compare_all(const struct bench *b, json_t *root, int *s
         const struct bench_result *r = find(b, old.test);
         if (!r) continue;
         struct bench_change c = bench_compare(r, &old, b->o->reps, reps);
-        fprintf(verdicts(b), "%-16s %9.1f -> %9.1f tok/s, %s %+.1f%% (noise %.1f%%): %s\n", r->test,
-                old.tok_s, r->tok_s, c.by_share ? "share" : "speed", 100 * (c.ratio - 1), 100 * c.threshold,
-                bench_verdict_name(c.verdict));
+        char interval[64] = "";
+        if (isfinite(c.half))
+            snprintf(interval, sizeof interval, "95%%: %+.1f .. %+.1f%%, ",
+                     100 * (c.speed * exp(-c.half) - 1), 100 * (c.speed * exp(c.half) - 1));
+        if (old.throttled > 0)
+            return err_set(INFER_E_INPUT,
+                           "%s was held back in %.0f%% of its repetitions: no base to compare with", old.test,
+                           100 * old.throttled);
+        fprintf(verdicts(b), "%-16s %9.1f -> %9.1f tok/s, %s %+.1f%% (%snoise %.1f%%): %s\n", r->test,
+                old.tok_s, r->tok_s, c.by_share ? "share" : "speed", 100 * (c.ratio - 1), interval,
+                100 * c.threshold, bench_verdict_name(c.verdict));
         *slower += c.verdict == BENCH_SLOWER;
         compared++;
     }

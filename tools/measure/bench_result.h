@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include "base/status.h"
 
-enum { BENCH_MAX_REPS = 1000, BENCH_NAME = 48 };
+enum { BENCH_MAX_REPS = 1000, BENCH_NAME = 48, BENCH_KEPT = 64 };
 
 struct bench_result {
     char test[BENCH_NAME];              /* pp512, tg128, tg64@d16384, tg64x8, tg64x8@d1024 */
@@ -15,6 +15,11 @@ struct bench_result {
     double ms_p50, ms_p95, ms_p99;      /* of a step: a token of every sequence, or the whole prompt */
     /* share of their time that the program's threads waited for a processor which others had; NAN: unknown */
     double waited;
+    double joules;           /* a token; NAN: not counted here */
+    double celsius, mhz;     /* of the hottest card, or NAN: at the end; its clock on average */
+    double throttled;        /* share of the repetitions in which a card was held back; NAN: unknown */
+    double rate[BENCH_KEPT]; /* tok/s of each repetition in their order, n_rate of them */
+    int n_rate;
 };
 
 /* Percentile q (0 to 1) of x[n], which is sorted in place; between two values the nearest one counts. */
@@ -34,9 +39,18 @@ struct bench_change {
     double ratio;     /* new / old */
     double threshold; /* a ratio further from 1 than this counts */
     bool by_share;
+    double speed,
+        half; /* of the speeds alone, and its interval of 95%: times exp(-half) to exp(half); NAN: too few repetitions */
 };
+enum { BENCH_FEW = 8 };
+/* Half the interval of 95% of a result's speed, as a share of it; NAN: fewer than BENCH_FEW repetitions. */
+double bench_interval(const struct bench_result *r);
+/* The ratio of two speeds and half its interval; false: too few repetitions. */
+bool bench_ratio(const struct bench_result *new_one, const struct bench_result *old, double *ratio,
+                 double *half);
 /* reps: repetitions of each. The threshold is half the ranges of the repetitions of both, added as errors are, and what the
  * probed ceiling moved by between the two runs, and the share of their time that their threads waited; at least 0.025 (what one machine's medians differ by from minute to minute).
+ * With BENCH_FEW repetitions and more of both it is half the interval of 95% of the ratio instead of the ranges, 0.015 at least.
  * A threshold above 0.10, or fewer than 3 repetitions, leaves a smaller change open (NOISY). */
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);

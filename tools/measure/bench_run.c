@@ -6,6 +6,7 @@
 #include "tools/measure/bench.h"
 #include "base/mem.h"
 #include "tools/tool.h"
+#include "base/host.h"
 
 /* One test: the prompt, or the decoding of n tokens in every one of n_seq sequences, behind depth positions. */
 struct test {
@@ -31,9 +32,9 @@ static int32_t random_id(const struct bench *b, struct timing *t) {
 /* --turns PERCENT: waits for so much of the time since begin, a slowdown of known size. Step by step, since OpenMP's threads
  * go to sleep after some milliseconds. */
 static void wait_longer(const struct bench *b, double begin) {
-    double end = term_seconds();
+    double end = host_seconds();
     end += (end - begin) * (b->o->turns > 0 ? b->o->turns / 100 : 0);
-    while (b->o->turns > 0 && term_seconds() < end) {
+    while (b->o->turns > 0 && host_seconds() < end) {
     }
 }
 
@@ -49,7 +50,7 @@ static enum infer_status prompt_rows(struct bench *b, struct timing *t, int seq,
                                             .seq = seq,
                                             .want = pos + i + 1 == end ? INFER_WANT_TOKEN : INFER_WANT_NONE};
         struct infer_output out;
-        double begin = term_seconds();
+        double begin = host_seconds();
         TRY(infer_step(s->engine, t->rows, m, &out));
         wait_longer(b, begin);
         pos += m;
@@ -72,13 +73,13 @@ static enum infer_status decode_rows(struct bench *b, struct timing *t) {
     struct session *s = &b->session;
     const int ahead = s->place.async, n = t->test->n;
     int queued = 0;
-    double before = term_seconds();
+    double before = host_seconds();
     for (int i = 0; i < n; i++) {
         while (queued < n && queued <= i + ahead) TRY(submit_decode(b, t, queued++));
         struct infer_output out;
         TRY(infer_wait(s->engine, &out));
         wait_longer(b, before);
-        double now = term_seconds();
+        double now = host_seconds();
         t->step[i] = now - before;
         before = now;
     }
@@ -87,9 +88,9 @@ static enum infer_status decode_rows(struct bench *b, struct timing *t) {
 
 /* One repetition: its seconds. The sequences are depth long before and after. */
 static enum infer_status repeat_once(struct bench *b, struct timing *t, double *seconds) {
-    double begin = term_seconds();
+    double begin = host_seconds();
     TRY(t->test->decode ? decode_rows(b, t) : prompt_rows(b, t, t->seq[0], t->test->n));
-    *seconds = term_seconds() - begin;
+    *seconds = host_seconds() - begin;
     for (int k = 0; k < t->test->n_seq; k++) { /* what a window or a state has let go of is computed again */
         TRY(infer_seq_rewind(b->session.engine, t->seq[k], t->test->depth));
         TRY(prompt_rows(b, t, t->seq[k], t->test->depth - infer_seq_length(b->session.engine, t->seq[k])));
@@ -109,10 +110,10 @@ static enum infer_status repeat_asked(void *user, double *seconds) {
 
 /* Repeats until two repetitions in a row differ by less than 3%, at most 8 of them or 3 seconds. */
 static enum infer_status warm_up(struct bench *b, struct timing *t) {
-    double before = 0, seconds, begin = term_seconds();
+    double before = 0, seconds, begin = host_seconds();
     for (int i = 0; i < 8; i++) {
         TRY(repeat_once(b, t, &seconds));
-        if (fabs(seconds - before) < 0.03 * seconds || term_seconds() - begin > 3) return INFER_OK;
+        if (fabs(seconds - before) < 0.03 * seconds || host_seconds() - begin > 3) return INFER_OK;
         before = seconds;
     }
     return INFER_OK;
@@ -157,17 +158,45 @@ static void test_name(char *name, const struct test *t) {
     if (t->depth) snprintf(name + n, BENCH_NAME - (size_t)n, "@d%d", t->depth);
 }
 
+/* What else a repetition was like, of all of a test. */
+struct conditions {
+    double joules, mhz;
+    struct held_back held;
+    int n, n_known, n_throttled;
+};
+
+static void conditions_begin(struct bench *b, struct conditions *c) {
+    *c = (struct conditions){0};
+    held_look(b->held); /* from here on */
+}
+
+static void conditions_add(struct bench *b, struct conditions *c, double joules) {
+    c->held = held_look(b->held);
+    c->joules += joules, c->mhz += c->held.mhz, c->n++;
+    c->n_known += c->held.known, c->n_throttled += c->held.throttled;
+}
+
+static void conditions_end(const struct conditions *c, double tokens, struct bench_result *r) {
+    r->joules = c->joules / tokens;
+    r->celsius = c->held.celsius, r->mhz = c->mhz / c->n;
+    r->throttled = c->n_known ? (double)c->n_throttled / c->n : NAN;
+}
+
 /* The repetitions of one test, each between two probes. */
 static enum infer_status measure(struct bench *b, struct timing *t, struct bench_result *r) {
     const struct test *test = t->test;
     const int reps = b->o->reps, n_step = test->decode ? test->n : 1;
     double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms, waited = 0, total = 0;
+    struct conditions conditions;
     TRY(mem_new(&ms, (size_t)reps * (size_t)n_step * sizeof *ms, "times of the steps"));
     enum infer_status st = warm_up(b, t);
     if (!st) st = probe_once(b, test, &before);
+    conditions_begin(b, &conditions);
     for (int i = 0; !st && i < reps; i++) {
         double seconds, begin = probe_waited();
+        const double joules = energy_of(b->energy, b->on_card);
         st = repeat_once(b, t, &seconds);
+        conditions_add(b, &conditions, energy_of(b->energy, b->on_card) - joules);
         waited += probe_waited() - begin;
         total += seconds * b->probe.n_thread;
         if (!st) st = probe_once(b, test, &after);
@@ -183,6 +212,9 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
     }
     if (!st) {
         test_name(r->test, test);
+        conditions_end(&conditions, (double)reps * test->n * test->n_seq, r);
+        r->n_rate = reps < BENCH_KEPT ? reps : BENCH_KEPT;
+        memcpy(r->rate, rate, (size_t)r->n_rate * sizeof *rate);
         r->tok_s_min = bench_percentile(rate, (size_t)reps, 0);
         r->tok_s_max = bench_percentile(rate, (size_t)reps, 1);
         r->tok_s = reps % 2 ? rate[reps / 2] : (rate[reps / 2 - 1] + rate[reps / 2]) / 2;
@@ -285,6 +317,9 @@ enum infer_status bench_run(struct bench *b) {
     if (b->session.place.n_ctx < need.ctx)
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
+    b->on_card = strstr(b->session.place.device, "cuda") != NULL;
+    TRY(energy_open(&b->energy));
+    TRY(held_open(&b->held, b->on_card));
     if (o->turns < 0) TRY(ceilings_open(b));
     for (int d = 0; d < o->depth.n; d++) {
         for (int i = 0; i < o->n_prompt.n; i++)

@@ -1,5 +1,4 @@
 /* infer bench serve: options to runs, runs to figures. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

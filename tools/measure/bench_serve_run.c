@@ -1,6 +1,5 @@
 /* A run of load: requests go out when one has ended (closed loop) or at their times (open loop), over connections that are kept. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "tools/measure/bench_serve.h"
+#include "base/host.h"
 
 enum {
     READ_BYTES = 65536,
@@ -21,12 +21,6 @@ enum {
     BODY_BYTES = 1024,
     TRIES = 3 /* of a kept connection that has gone */
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the server's address ---- */
 
@@ -174,7 +168,7 @@ static void ended(struct run *u, struct stream *s, const char *failure) {
             snprintf(u->r->failure, sizeof u->r->failure, "%d %.200s", s->answer.status,
                      failure ? failure : s->answer.line);
     } else {
-        x->end = now() - u->begin - x->begin;
+        x->end = host_seconds() - u->begin - x->begin;
         u->r->n_done++;
     }
     if (failure || s->answer.close) hang_up(s);
@@ -219,7 +213,7 @@ static enum infer_status pull(struct run *u, struct stream *s, bool *gone) {
             *gone = true;
             return INFER_OK;
         }
-        const double t = now();
+        const double t = host_seconds();
         struct load_sample *x = &u->r->sample[s->request];
         for (int k = load_answer_take(&s->answer, u->data, (size_t)n); k > 0; k--) {
             if (x->first <= 0)
@@ -267,7 +261,7 @@ static enum infer_status send_due(struct run *u, int *wait) {
     for (int i = 0; i < p->n_stream && u->next < p->n_request; i++) {
         struct stream *s = &u->stream[i];
         if (s->request >= 0) continue;
-        const double t = now() - u->begin;
+        const double t = host_seconds() - u->begin;
         if (p->rate > 0 && u->due > t) {
             *wait = (int)((u->due - t) * 1000);
             if (*wait > 200) *wait = 200;
@@ -288,13 +282,13 @@ static enum infer_status loop(struct run *u) {
         TRY(send_due(u, &wait));
         const int n = epoll_wait(u->poll, event, 256, wait);
         for (int i = 0; i < n; i++) TRY(serve_stream(u, event[i].data.ptr));
-        if (p->seconds > 0 && now() - u->begin > p->seconds)
+        if (p->seconds > 0 && host_seconds() - u->begin > p->seconds)
             return err_set(INFER_E_IO, "%d of %d requests have no answer after %.0f s",
                            p->n_request - u->r->n_done - u->r->n_failed, p->n_request, p->seconds);
         if (u->r->n_failed && !u->r->n_done && u->r->n_failed >= p->n_stream)
             return err_set(INFER_E_IO, "all requests fail: %s", u->r->failure);
     }
-    u->r->seconds = now() - u->begin;
+    u->r->seconds = host_seconds() - u->begin;
     return INFER_OK;
 }
 
@@ -318,7 +312,7 @@ enum infer_status load_run(const struct load_plan *p, struct load_result *out) {
     if (!st) st = find(&p->target, &u->to);
     if (!st && (u->poll = epoll_create1(EPOLL_CLOEXEC)) < 0)
         st = err_set(INFER_E_IO, "epoll: %s", strerror(errno));
-    u->begin = now();
+    u->begin = host_seconds();
     if (!st) st = loop(u);
     for (int i = 0; u->stream && i < p->n_stream; i++) {
         hang_up(&u->stream[i]);

@@ -2,22 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
-#include "files/outfile.h"
 #include "tools/interrupt.h"
+#include "tools/npy.h"
 #include "tools/session.h"
 #include "tools/tool.h"
 
 int cmd_logits(const struct options *o);
-
-/* The NumPy header of a float32 array [rows][columns], little endian, C order. source: NumPy's npy format 1.0 */
-static enum infer_status write_header(struct outfile *out, int rows, int columns) {
-    char head[128] = "\x93NUMPY\x01\x00\x76";
-    int n = snprintf(head + 10, sizeof head - 10,
-                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", rows, columns);
-    memset(head + 10 + n, ' ', sizeof head - 10 - (size_t)n); /* the data begins at a multiple of 64 */
-    head[sizeof head - 1] = '\n';
-    return outfile_write(out, head, sizeof head);
-}
 
 /* Runs the tokens and writes the rows that are wanted. */
 static enum infer_status write_rows(struct outfile *out, struct session *s, const struct options *o,
@@ -49,7 +39,7 @@ static enum infer_status write_all(struct outfile *out, struct session *s, const
     struct infer_row *rows;
     if (o->tokens.n > s->place.n_ctx)
         return err_set(INFER_E_FULL, "%d tokens, the context holds %d (--ctx)", o->tokens.n, s->place.n_ctx);
-    TRY(write_header(out, o->all ? o->tokens.n : 1, s->info.n_vocab));
+    TRY(npy_header(out, o->all ? o->tokens.n : 1, s->info.n_vocab));
     TRY(mem_new(&rows, (size_t)s->place.n_batch * sizeof *rows, "rows of a step"));
     enum infer_status st = write_rows(out, s, o, rows);
     mem_free(rows);

@@ -5,10 +5,8 @@
  * the first token of each window, in the place of the token that stands there.
  *
  * --save-logits keeps what the model said of each counted token, --kl compares with that (kl.h). */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include "base/mem.h"
 #include "tools/measure/kl.h"
 #include "tools/session.h"

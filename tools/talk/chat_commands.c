@@ -12,6 +12,7 @@
 #include "files/outfile.h"
 #include "files/textfile.h"
 #include "tools/tool.h"
+#include "base/host.h"
 
 static enum chat_next do_help(struct chat *c, const char *arg);
 
@@ -229,7 +230,7 @@ static enum chat_next do_save(struct chat *c, const char *arg) {
     if (!st) st = save_messages(c, arg);
     if (st) return say_error(c, st);
     keep_file(c, arg);
-    if (talk_held(&c->talk) == 0 || c->n_said) { /* rows of pictures are known in this process alone */
+    if (talk_held(&c->talk) == 0) {
         if (c->terminal_in) tool_say("%zu messages are in %s", n, arg);
         return CHAT_GO_ON;
     }
@@ -253,18 +254,15 @@ static enum infer_status load_sequence(struct talk *t, const char *path) {
 /* Takes the keys and values that lie beside a conversation; what cannot be used is computed again, which is said. */
 static void load_cache(struct chat *c, const char *arg) {
     char path[PATH_MAX];
-    double start = term_seconds();
+    double start = host_seconds();
     size_t n = json_array_size(c->messages);
-    enum infer_status st = c->n_said ? INFER_OK
-                           : access(cache_path(path, arg), F_OK) == 0
+    enum infer_status st = access(cache_path(path, arg), F_OK) == 0
                                ? load_sequence(&c->talk, path)
                                : err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
-    if (c->n_said)
-        tool_say("%zu messages; their tokens will be computed again, as those of pictures are", n);
-    else if (st)
+    if (st)
         tool_say("%zu messages; their tokens will be computed again: %s", n, err_message());
     else if (c->terminal_in)
-        tool_say("%zu messages, %d tokens ready in %.2f s", n, talk_held(&c->talk), term_seconds() - start);
+        tool_say("%zu messages, %d tokens ready in %.2f s", n, talk_held(&c->talk), host_seconds() - start);
 }
 
 /* NULL with a message when the file does not hold a conversation. */

@@ -1,5 +1,4 @@
 /* Pictures of `infer chat`: /image, and those of saved conversations. */
-#include <stdio.h>
 #include <string.h>
 #include "tools/talk/talk.h"
 #include "tools/tool.h"
@@ -37,6 +36,9 @@ enum infer_status chat_say_to_model(struct chat *c, const char *text, size_t n) 
 enum infer_status chat_image(struct chat *c, const char *path) {
     char line[PATH_MAX];
     if (!*path) return err_set(INFER_E_INPUT, "/image needs a file: /image photo.jpg");
+    if (strcmp(path, "-") == 0)
+        return err_set(INFER_E_INPUT,
+                       "/image -: what you say comes from standard input, a picture from a file");
     TRY(talk_picture(&c->talk, c->o, path, line, sizeof line));
     if (c->terminal_in && !c->o->quiet) tool_say("%s; it goes with your next message", line);
     return INFER_OK;

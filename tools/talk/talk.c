@@ -10,7 +10,9 @@
 #include "tools/interrupt.h"
 #include "tools/sampling.h"
 #include "tools/sight.h"
+#include "tools/talk/preview.h"
 #include "tools/tool.h"
+#include "base/host.h"
 
 /* ---- options -> what a request asks for ---- */
 
@@ -32,28 +34,9 @@ static enum infer_status read_biases(const struct option_texts *t, struct infer_
 static enum infer_status sampling(const struct options *o, struct infer_sample_bias *bias,
                                   struct infer_sample_params *out) {
     struct infer_sample_params p = infer_sample_defaults();
-    p.temp = (float)o->temp;
-    p.top_k = o->top_k;
-    p.top_p = (float)o->top_p;
-    p.min_p = (float)o->min_p;
-    p.repeat_penalty = (float)o->repeat_penalty;
-    p.repeat_last = o->repeat_last;
+#define INFER_SAMPLE(type, field, ...) p.field = (INFER_SAMPLE_##type)o->field;
+#include "infer_sample.def"
     p.seed = o->seed;
-    p.frequency_penalty = (float)o->frequency_penalty;
-    p.presence_penalty = (float)o->presence_penalty;
-    p.typical_p = (float)o->typical;
-    p.top_n_sigma = (float)o->top_n_sigma;
-    p.xtc_probability = (float)o->xtc_probability;
-    p.xtc_threshold = (float)o->xtc_threshold;
-    p.dry_multiplier = (float)o->dry_multiplier;
-    p.dry_base = (float)o->dry_base;
-    p.dry_allowed = o->dry_allowed;
-    p.dry_last = o->dry_last;
-    p.temp_range = (float)o->temp_range;
-    p.temp_exponent = (float)o->temp_exponent;
-    p.mirostat = o->mirostat;
-    p.mirostat_tau = (float)o->mirostat_tau;
-    p.mirostat_eta = (float)o->mirostat_eta;
     if (o->samplers) TRY(infer_sample_set_order(&p, o->samplers));
     TRY(read_biases(&o->logit_bias, bias));
     p.bias = bias;
@@ -74,33 +57,54 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct in
     p.end_id = t->end.id;
     p.seq = t->seq;
     p.constraint = t->constraint;
-    p.first = t->template.text != NULL;
     p.n_predict = o->n_predict;
     p.overflow = strcmp(o->overflow, "shift") == 0 ? INFER_OVERFLOW_SHIFT : INFER_OVERFLOW_END;
     p.loop_stop = strcmp(o->loop_stop, "on") == 0 && !options_given(o, "n-predict");
     p.drafter = t->draft.by;
     p.n_draft = t->draft.most;
     p.n_logprob = o->logprobs;
+    p.n_think = o->think_budget > 0 ? o->think_budget : 0;
+    p.think_seconds = o->think_seconds;
     *out = p;
     return INFER_OK;
 }
 
-static enum infer_status compile(struct talk *t, const struct options *o) {
-    const char *path = o->grammar ? o->grammar : o->json_schema;
+/* The options that say what the answer may be. */
+struct form {
+    const char *option, *value;
+    enum infer_grammar_kind kind;
+    enum text_kind file; /* of the file that value names */
+};
+
+static enum infer_status compile(struct talk *t, const struct form *f) {
     char *text;
     size_t n;
-    TRY(text_read(&text, &n, path, o->grammar ? TEXT_GRAMMAR : TEXT_SCHEMA));
-    enum infer_status st = o->grammar ? infer_grammar_from_gbnf(&t->grammar, text, n)
-                                      : infer_grammar_from_schema(&t->grammar, text, n);
+    if (f->kind == INFER_GRAMMAR_REGEX) {
+        const enum infer_status st = infer_grammar_open(&t->grammar, f->kind, f->value, strlen(f->value));
+        return st ? err_prefix(st, "--%s", f->option) : INFER_OK;
+    }
+    TRY(text_read(&text, &n, f->value, f->file));
+    const enum infer_status st = infer_grammar_open(&t->grammar, f->kind, text, n);
     mem_free(text);
-    return st ? err_prefix(st, "%s", path) : INFER_OK;
+    return st ? err_prefix(st, "%s", f->value) : INFER_OK;
 }
 
 static enum infer_status open_constraint(struct talk *t, const struct options *o) {
-    if (!o->grammar && !o->json_schema) return INFER_OK;
-    if (o->grammar && o->json_schema)
-        return err_set(INFER_E_INPUT, "--grammar and --json-schema are both given, and one can hold");
-    TRY(compile(t, o));
+    const struct form list[] = {{"grammar", o->grammar, INFER_GRAMMAR_TEXT, TEXT_GRAMMAR},
+                                {"json-schema", o->json_schema, INFER_GRAMMAR_SCHEMA, TEXT_SCHEMA},
+                                {"lark-file", o->lark_file, INFER_GRAMMAR_LARK, TEXT_GRAMMAR},
+                                {"regex", o->regex, INFER_GRAMMAR_REGEX, TEXT_GRAMMAR},
+                                {"structural-tag", o->structural_tag, INFER_GRAMMAR_TAGS, TEXT_SCHEMA}},
+                      *is = NULL;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (!list[i].value) continue;
+        if (is)
+            return err_set(INFER_E_INPUT, "--%s and --%s are both given, and one can hold", is->option,
+                           list[i].option);
+        is = &list[i];
+    }
+    if (!is) return INFER_OK;
+    TRY(compile(t, is));
     TRY(infer_grammar_vocab_open(&t->vocab, t->session.model));
     return infer_constraint_open(&t->constraint, t->grammar, t->vocab, t->session.info.n_vocab);
 }
@@ -116,14 +120,11 @@ enum { FEW_TOKENS = 8 };
 
 enum infer_status talk_begin(struct talk *t, const struct options *o) {
     TRY(session_drafter(o, &t->draft));
-    const struct session_need need = {.slots = 1,
-                                      .decode_rows = t->draft.by ? INFER_REQUEST_DRAFT + 1 : 0,
-                                      .repack_after = t->draft.by ? 0 : FEW_TOKENS,
-                                      .text = true,
-                                      .draft = &t->draft};
+    const struct session_need need = {
+        .slots = 1, .repack_after = t->draft.by ? 0 : FEW_TOKENS, .text = true, .draft = &t->draft};
     TRY(session_open(&t->session, o, &need));
     if (o->raw) return INFER_OK;
-    t->template.no_thinking = strcmp(o->thinking, "off") == 0;
+    t->template.no_thinking = strcmp(o->thinking, "off") == 0 || o->think_budget == 0;
     t->template.text = t->session.info.chat_template;
     t->template.n = t->session.info.chat_template_len;
     if (!o->chat_template) return INFER_OK;
@@ -132,14 +133,27 @@ enum infer_status talk_begin(struct talk *t, const struct options *o) {
     return INFER_OK;
 }
 
+/* The terminal is asked once. */
+static void show_picture(struct talk *t, const struct options *o, const void *bytes, size_t n) {
+    if (!t->asked) t->preview = preview_kind(o->image_preview);
+    t->asked = true;
+    preview_show(t->preview, bytes, n);
+}
+
 enum infer_status talk_picture(struct talk *t, const struct options *o, const char *path, char *line,
                                size_t n) {
     struct infer_picture *p;
+    char *bytes;
+    size_t n_byte;
     if (!t->template.text)
         return err_set(INFER_E_INPUT, "%s: pictures need a chat template%s", path,
                        o->raw ? ", and this is --raw" : "");
     if (!t->vision) TRY(sight_open(&t->vision, &t->session, o, true));
-    TRY(sight_picture(&p, t->vision, path, line, n));
+    TRY(sight_read(&bytes, &n_byte, o, path));
+    const enum infer_status st = sight_picture(&p, t->vision, path, bytes, n_byte, line, n);
+    if (!st && !o->quiet) show_picture(t, o, bytes, n_byte);
+    mem_free(bytes);
+    TRY(st);
     struct infer_picture **grown = mem_realloc(t->picture, (size_t)(t->n_picture + 1) * sizeof *grown);
     if (grown) t->picture = grown;
     char **files = mem_realloc(t->picture_file, (size_t)(t->n_picture + 1) * sizeof *files),
@@ -187,7 +201,6 @@ enum infer_status talk_say(struct talk *t, json_t *messages, int first, const ch
 /* Rows of the prompt's pictures; Ctrl-C ends that. */
 static enum infer_status see(struct talk *t, struct infer_prompt *p) {
     if (!p->n_rows) return INFER_OK;
-    const double begin = term_seconds();
     interrupt_stops_picture(t->vision);
     enum infer_status st = INFER_OK;
     for (int i = 0; !st && i < p->n_rows; i++) {
@@ -198,7 +211,6 @@ static enum infer_status see(struct talk *t, struct infer_prompt *p) {
     }
     if (!st) st = infer_prompt_see(p);
     interrupt_stops_picture(NULL);
-    t->see_seconds = term_seconds() - begin;
     return st;
 }
 
@@ -245,12 +257,13 @@ enum infer_status talk_answer(struct talk *t, const struct options *o, struct in
     struct infer_request *r;
     TRY(talk_params(t, o, &params));
     TRY(see(t, p));
-    params.ids = p->ids;
-    params.n_id = p->n;
-    params.rows = p->rows;
-    params.n_rows = p->n_rows;
+    infer_request_prompt(&params, p, t->template.text != NULL);
+    enum { MOST = sizeof t->think_end / sizeof *t->think_end };
+    params.think_end = t->think_end;
     if (t->template.text)
-        params.start = infer_prompt_closing(p->text, p->n_text) ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
+        params.n_think_end = infer_prompt_think_end(t->session.model, p, t->think_end, MOST);
+    if (!params.n_think_end && (params.n_think || params.think_seconds > 0))
+        tool_say("nothing is known that would end this model's thinking: it has no budget");
     params.on_text = show_text;
     params.on_prompt = show_prompt_progress;
     params.user = t;
@@ -272,7 +285,7 @@ int talk_held(const struct talk *t) { return infer_seq_length(t->session.engine,
 /* A folded part is a line while it lasts, on a terminal only. */
 static void fold(struct thoughts *t) {
     t->folded = true;
-    t->start = term_seconds();
+    t->start = host_seconds();
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "%sthinking ...%s", t->dim ? "\033[2m" : "", t->dim ? "\033[0m" : "");
 }
@@ -297,7 +310,7 @@ void talk_thinking_end(struct thoughts *t) {
     if (!t->open) return;
     if (t->folded && isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K%sthought for %.1f s%s\n", t->dim ? "\033[2m" : "",
-                term_seconds() - t->start, t->dim ? "\033[0m" : "");
+                host_seconds() - t->start, t->dim ? "\033[0m" : "");
     if (!t->folded && t->dim) fputs("\033[0m", stderr);
     if (!t->folded && t->last != '\n') fputc('\n', stderr);
     *t = (struct thoughts){0};

@@ -15,7 +15,8 @@ struct talk {
     struct infer_vision *vision;    /* NULL: not needed yet */
     struct infer_picture **picture; /* picture[n_picture]: those of the conversation, */
     char **picture_file;            /* of these files */
-    int n_picture;
+    int n_picture, preview;         /* preview: enum preview, once the terminal was asked */
+    bool asked;
     struct infer_prompt_template template; /* text NULL: the file has none, or --raw */
     char *template_text;                   /* --template's */
     struct infer_turn_end end;             /* how the template ends a turn */
@@ -25,12 +26,12 @@ struct talk {
     struct infer_sched *sched;
     struct session_draft draft;
     int seq;
-    double see_seconds;                              /* of the pictures of the last answer */
     bool draws;                                      /* of talk_params: tokens are drawn, */
     uint64_t seed;                                   /* with this seed */
     struct infer_request *request;                   /* of the last answer; NULL: there was none */
     struct infer_sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
     const char *stop[OPTION_MAX_TEXTS + 1];
+    int32_t think_end[32]; /* of the prompt */
     enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
     void *user;
 };

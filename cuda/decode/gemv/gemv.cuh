@@ -10,10 +10,14 @@
 #include "cuda/decode/gemv/gemv_int8.cuh"
 #include "cuda/decode/gemv/gemv_mma.cuh"
 
+// Nobody but finish() follows a sum (else: rank_gemv.cuh).
+struct only_finish {
+    static constexpr bool there = false;
+};
 // GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
-template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
-DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta) {
+template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS, class REST>
+DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = format<L>::half, integers = GA > 0;
     constexpr int XU = integers ? (GA == 16 ? REC_BYTES_16 : REC_BYTES_32) : x_unit<L>(), ROWS = 16 * R;
@@ -110,13 +114,17 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta) {
             __syncwarp();
             if (elect_one()) barrier_arrive(smem_address(freed + w));
             if (!half && !integers) v *= j.down[region];
-            finish<R, EPI, PACKETS, integers>(j, region, cta + (held * W + w) * n_cta, v,
-                                              j.n_square ? *rs_at : 1.f, a, best, tag);
+            const int of = cta + (held * W + w) * n_cta;
+            if constexpr (REST::there)
+                rest.step(of, v, a);
+            else
+                finish<R, EPI, PACKETS, integers>(j, region, of, v, j.n_square ? *rs_at : 1.f, a, best, tag);
         }
         if (!more) break;
         held = buf == w ? ti / W : -1;
         a = next;
     }
+    if constexpr (REST::there) rest.end();
     if (EPI == EPI_HEAD) {
         best = best_of_warp(best);
         if (lane == 0) j.cand[blockIdx.x * W + w] = make_float2(best.v, __int_as_float(best.i));
@@ -129,8 +137,9 @@ template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACK
 __global__ void __launch_bounds__(W * 32, format<L>::half ? 1 : 2)
     gemv_one_kernel(const __grid_constant__ gemv_args j) {
     static_assert(((S > S2 ? S : S2) + 3) * W * 8 <= GEMV_FACTOR, "room for the barriers");
+    only_finish none;
     if (L2 < 0 || (int)blockIdx.x < j.split)
-        gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+        gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split, none);
     else if constexpr (L2 >= 0)
-        gemv_one<L2, GA, R, W, S2, EPI, PACKETS>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
+        gemv_one<L2, GA, R, W, S2, EPI, PACKETS>(j, 1, blockIdx.x - j.split, gridDim.x - j.split, none);
 }

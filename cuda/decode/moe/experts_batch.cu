@@ -85,7 +85,7 @@ DEV void router_give(const batch_router_job &j, int row, int col, const float4 &
 // Row `row` of the step, which lies in `to`: normed there, and by one block as halves to memory. norm: the weights, in shared memory.
 DEV void router_norm(const batch_router_job &j, float4 *to, const float4 *norm, int row, int n_row,
                      bool gives) {
-    const int lane = threadIdx.x & 31, n = j.k / 4;
+    const int lane = threadIdx.x & 31, n = j.k_router / 4;
     float ss = 0, rs = 1;
     if (j.norm) {
 #pragma unroll 8
@@ -109,21 +109,21 @@ DEV void router_norm(const batch_router_job &j, float4 *to, const float4 *norm, 
 // Rows of the group to shared memory; of the first warp.
 DEV void router_rows(const batch_router_job &j, float *xs, uint32_t bar, int row0, int n_row) {
     const int lane = threadIdx.x & 31;
-    if (lane == 0) barrier_expect(bar, ROUTER_ROWS * j.k * 4);
+    if (lane == 0) barrier_expect(bar, ROUTER_ROWS * j.k_router * 4);
     __syncwarp();
     if (lane < ROUTER_ROWS)
-        bulk_copy(smem_address(xs + lane * j.k), j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride,
-                  j.k * 4, bar);
+        bulk_copy(smem_address(xs + lane * j.k_router),
+                  j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride, j.k_router * 4, bar);
 }
 // Columns k .. k + 3 of a row of floats or halves.
 DEV float4 router_load(const batch_router_job &j, int row, int k) {
-    const size_t unit = (size_t)(row >> 4) * j.u + (k >> 8);
-    if (j.layout == LAYOUT_F32)
-        return __ldg((const float4 *)(j.w + unit * 16384 + layout_f32_byte(row & 15, k & 255)));
-    const uint2 h = __ldg((const uint2 *)(j.w + unit * 8192 + (2 * (k >> 5 & 7) + (row >> 3 & 1)) * 512 +
+    const size_t unit = (size_t)(row >> 4) * j.router_u + (k >> 8);
+    if (j.router_layout == LAYOUT_F32)
+        return __ldg((const float4 *)(j.router + unit * 16384 + layout_f32_byte(row & 15, k & 255)));
+    const uint2 h = __ldg((const uint2 *)(j.router + unit * 8192 + (2 * (k >> 5 & 7) + (row >> 3 & 1)) * 512 +
                                           ((row & 7) * 4 + (k >> 3 & 3)) * 16 + (k & 4) * 2));
-    const float2 a = j.layout == LAYOUT_F16 ? half2_bits(h.x) : bf16x2_bits(h.x),
-                 b = j.layout == LAYOUT_F16 ? half2_bits(h.y) : bf16x2_bits(h.y);
+    const float2 a = j.router_layout == LAYOUT_F16 ? half2_bits(h.x) : bf16x2_bits(h.x),
+                 b = j.router_layout == LAYOUT_F16 ? half2_bits(h.y) : bf16x2_bits(h.y);
     return make_float4(a.x, a.y, b.x, b.y);
 }
 // Columns of two experts that a warp has ahead; e: the first of them
@@ -134,7 +134,8 @@ DEV void router_weights(float4 (&w)[2][ROUTER_AHEAD], const batch_router_job &j,
         const int k = (((i0 + i) * 4 + part) * 32 + lane) * 4;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            w[h][i] = k < j.k ? router_load(j, min(e + h, j.o.n_expert - 1), k) : make_float4(0, 0, 0, 0);
+            w[h][i] =
+                k < j.k_router ? router_load(j, min(e + h, j.o.n_expert - 1), k) : make_float4(0, 0, 0, 0);
     }
 }
 // Sums over the warp of 16 numbers, all in the same order: number lane / 2 in v[0].
@@ -170,15 +171,15 @@ DEV bool router_last(int *count, int n, int *flag) {
 DEV void router_product(float (&acc)[16], const batch_router_job &j, const float *xs,
                         float4 (&w)[2][ROUTER_AHEAD], int e, bool ahead) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    for (int i0 = 0; i0 * 512 < j.k; i0 += ROUTER_AHEAD) {
+    for (int i0 = 0; i0 * 512 < j.k_router; i0 += ROUTER_AHEAD) {
         if (i0 || !ahead) router_weights(w, j, e, i0);
 #pragma unroll
         for (int i = 0; i < ROUTER_AHEAD; i++) {
             const int k = (((i0 + i) * 4 + (warp & 3)) * 32 + lane) * 4;
-            if (k >= j.k) continue;
+            if (k >= j.k_router) continue;
 #pragma unroll
             for (int r = 0; r < ROUTER_ROWS; r++) {
-                const float4 x = *(const float4 *)(xs + r * j.k + k);
+                const float4 x = *(const float4 *)(xs + r * j.k_router + k);
                 acc[r] = dot4(w[0][i], x, acc[r]);
                 acc[8 + r] = dot4(w[1][i], x, acc[8 + r]);
             }
@@ -192,7 +193,7 @@ DEV void router_choose(const batch_router_job &j, route_scratch &s, int row) {
     const float *logits = j.logits.p + row * j.logits.stride;
     float *out = j.o.choice.p + row * j.o.choice.stride;
     auto logit = [&](int i) { return __ldcg(logits + i); };
-    route_row(j.r, logit, s, lane);
+    route_row(j.route, logit, s, lane);
     for (int i = lane; i < j.o.n_used; i += 32) {
         out[i] = (float)s.id[i];
         out[j.o.n_used + i] = s.w[i];
@@ -205,12 +206,12 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     __shared__ uint64_t bar;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, pair = warp >> 2,
               row0 = blockIdx.y * ROUTER_ROWS, e0 = blockIdx.x * 4;
-    float *xs = (float *)smem, *norm = xs + ROUTER_ROWS * j.k;
+    float *xs = (float *)smem, *norm = xs + ROUTER_ROWS * j.k_router;
     float4 w[2][ROUTER_AHEAD];
     pdl_trigger();
     router_weights(w, j, e0 + pair * 2, 0);
     if (j.norm)
-        for (int i = threadIdx.x; i < j.k / 4; i += 256)
+        for (int i = threadIdx.x; i < j.k_router / 4; i += 256)
             ((float4 *)norm)[i] = __ldg((const float4 *)j.norm + i);
     if (threadIdx.x == 0) barrier_init(smem_address(&bar), 1);
     barrier_fence();
@@ -221,7 +222,8 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     if (row0 >= n_row) return;
     if (warp == 0) router_rows(j, xs, smem_address(&bar), row0, n_row);
     barrier_wait(smem_address(&bar), 0);
-    router_norm(j, (float4 *)(xs + warp * j.k), (const float4 *)norm, row0 + warp, n_row, blockIdx.x == 0);
+    router_norm(j, (float4 *)(xs + warp * j.k_router), (const float4 *)norm, row0 + warp, n_row,
+                blockIdx.x == 0);
     __syncthreads();
     for (int e = e0; e < j.o.n_expert; e += gridDim.x * 4) {
         float acc[16] = {};
@@ -234,7 +236,8 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
 #pragma unroll
             for (int p = 0; p < 4; p++) v += part[p][of >> 1][(of & 1) * 8 + r];
             if (at < j.o.n_expert && row0 + r < n_row)
-                j.logits.p[(row0 + r) * j.logits.stride + at] = fmaf(v, j.factor, j.bias ? j.bias[at] : 0.f);
+                j.logits.p[(row0 + r) * j.logits.stride + at] =
+                    fmaf(v, j.router_factor, j.router_bias ? j.router_bias[at] : 0.f);
         }
         __syncthreads();
     }
@@ -259,7 +262,7 @@ cudaError_t batch_router_launch(batch_router_job j, int n, int sm_count, cudaStr
                                   : chunks < most ? chunks
                                                   : most,
                                   groups),
-                             dim3(256), router_bytes(j.k), true, s, j);
+                             dim3(256), router_bytes(j.k_router), true, s, j);
 }
 
 // ---- mix, the residual and its norm for the next matmul: a block 256 columns of a row

@@ -72,18 +72,18 @@ cudaError_t batch_order_launch(const batch_order_job &j, cudaStream_t s);
 // [norm] matmul route of the rows, and the order of their pairs.
 struct batch_router_job {
     batch_order_job o;
-    struct router r; // with device addresses
+    struct router route; // addresses on the device
     rows x, logits;
     const float *norm; // weights; NULL: x is normed
     float inv_k, eps;
     rows other;  // what the experts read instead of x; p NULL: x, normed
     uint8_t *xo; // that as halves in the order of codes
     size_t xo_row;
-    const uint8_t *w; // floats or halves
-    enum layout layout;
-    int u, k;
-    float factor;
-    const float *bias;
+    const uint8_t *router; // floats or halves
+    enum layout router_layout;
+    int router_u, k_router;
+    float router_factor;
+    const float *router_bias;
     int *arrived; // BATCH_GROUPS numbers, 0 between launches
 };
 enum { BATCH_GROUPS = 33 };                   // groups of 8 rows of a step, and one

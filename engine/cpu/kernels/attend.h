@@ -163,7 +163,12 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     bool half_k = a->type == KV_F16 && hk % VL == 0,
          half_v = inside ? half_k : a->type == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
-    float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos);
+    float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos), *turned = keep + G;
+    if (kv_turned(a->type)) {
+        memcpy(turned, q, sizeof *q * (size_t)(G * hk));
+        for (int h = 0; h < G; h++) vec_kv_turn(turned + h * hk, hk, kv_turn_of(a->store, false), 1);
+        q = turned;
+    }
     int first = op_attend_first(op, pos);
     for (int h = 0; h < G; h++) m[h] = never, l[h] = 0;
     memset(part, 0, sizeof(float) * (size_t)(G * hv));
@@ -214,6 +219,7 @@ static void attend_merge(const struct cpu_attend_arg *a, int kv_head, int n, con
             }
         }
         for (int j = 0; j < hv; j++) out[h * hv + j] *= 1 / sum;
+        if (kv_turned(a->type)) vec_kv_turn(out + h * hv, hv, kv_turn_of(a->store, true), 1);
     }
 }
 
@@ -298,6 +304,7 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         const float *qr = q + (size_t)t * q_stride + (size_t)(r % heads) * (size_t)hk;
         for (int d = 0; d < hk; d++) qt[(size_t)d * R + r] = qr[d] * scale;
     }
+    if (kv_turned(a->type)) vec_kv_turn(qt, hk, kv_turn_of(a->store, false), R);
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;
         int hi = end - p * KV_PAGE + 1 < KV_PAGE ? end - p * KV_PAGE + 1 : KV_PAGE;
@@ -312,6 +319,7 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         lanes_matmul(page + (size_t)lo * (size_t)row, 1, (size_t)row, hv, hi - lo, s + (size_t)lo * R, o,
                      true);
     }
+    if (kv_turned(a->type)) vec_kv_turn(o, hv, kv_turn_of(a->store, true), R);
     for (int r = 0; r < n * heads; r++) {
         float *y = out + (size_t)(r / heads) * out_stride + (size_t)(r % heads) * (size_t)hv, f = 1 / l[r];
         if (op->sinks) {
@@ -326,11 +334,22 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
 
 /* ---- without a store: R query rows of one head side by side, keys and values where they lie ---- */
 
+/* Scores of row p of the step for the query rows from t on, with what their distance adds. */
+static void add_bias(const struct cpu_rows_arg *a, int t, int p, float *s) {
+    const int n = a->op->n_bias, d = t - p;
+    const float *bias = a->bias + n;
+    if (d >= -n && d + R - 1 <= n)
+        for (int r = 0; r < R; r++) s[r] += bias[d + r];
+    else
+        for (int r = 0; r < R; r++) s[r] += bias[d + r < -n ? -n : d + r > n ? n : d + r];
+}
+
 /* Keys and values p .. p + n of the step, n <= KV_PAGE. */
-static void rows_page(const struct cpu_rows_arg *a, int p, int n, const float *qt, float *s, float *o,
+static void rows_page(const struct cpu_rows_arg *a, int t, int p, int n, const float *qt, float *s, float *o,
                       float *m, float *l, float *keep, const float *first, const float *last) {
     lanes_matmul(a->k + (size_t)p * a->k_stride, a->k_stride, 1, n, a->dk, qt, s, false);
-    page_softmax(s, 0, n, 0, first, last, m, l, keep, a->op->softcap);
+    for (int i = 0; a->bias && i < n; i++) add_bias(a, t, p + i, s + (size_t)i * R);
+    page_softmax(s, 0, n, p, first, last, m, l, keep, a->op->softcap);
     for (int d = 0; d < a->dv; d++)
         for (int r = 0; r < R; r += VL)
             vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));
@@ -341,18 +360,20 @@ static void attend_rows(const struct cpu_rows_arg *a, int t, int n, const float 
                         float *out, size_t out_stride, float *scratch) {
     float *qt = scratch, *s = qt + a->dk * R, *o = s + KV_PAGE * R, *m = o + a->dv * R, *l = m + R,
           *keep = l + R, *first = keep + R, *last = first + R;
+    const int near = a->op->window ? a->op->window / 2 : INT32_MAX / 2; /* rows away */
     memset(qt, 0, sizeof(float) * (size_t)a->dk * R);
     memset(o, 0, sizeof(float) * (size_t)a->dv * R);
     for (int r = 0; r < R; r++) {
-        m[r] = never, l[r] = 0, first[r] = 0, last[r] = KV_PAGE;
+        m[r] = never, l[r] = 0, first[r] = (float)(t + r - near), last[r] = (float)(t + r + near);
         for (int d = 0; r < n && d < a->dk; d++)
             qt[(size_t)d * R + r] = q[(size_t)r * q_stride + (size_t)d] * a->op->scale;
     }
     for (int p = 0, end; p < a->n_row; p = end) { /* runs of rows that have the slot */
-        for (end = p; end < a->n_row && a->slot[end] == a->slot[t]; end++) {
+        for (end = p; end < a->n_row && (!a->slot || a->slot[end] == a->slot[t]); end++) {
         }
         for (int k = p; k < end; k += KV_PAGE)
-            rows_page(a, k, end - k < KV_PAGE ? end - k : KV_PAGE, qt, s, o, m, l, keep, first, last);
+            if (k + KV_PAGE > t - near && k <= t + n - 1 + near)
+                rows_page(a, t, k, end - k < KV_PAGE ? end - k : KV_PAGE, qt, s, o, m, l, keep, first, last);
         while (end < a->n_row && a->slot[end] != a->slot[t]) end++;
     }
     for (int r = 0; r < n; r++) {

@@ -1,6 +1,7 @@
 /* The small ops, included once per instruction set (kernels_avx2.c, kernels_avx512.c). One row each. */
 #include "cpu/kernels/kernels.h"
 #include "cpu/simd/simd.h"
+#include "seam/kv_low.h"
 #include <math.h>
 
 static void vec_norm(const struct op_norm *op, const float *x, float *out, int n) {
@@ -420,7 +421,7 @@ static void vec_quantise16(void *y, size_t chunk, const float *x, int k) {
 }
 
 /* ---- cache rows ---- */
-static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int n) {
+static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int n, int turn) {
     if (type == KV_F32) {
         memcpy(dst, src, (size_t)n * sizeof *src);
     } else if (type == KV_F16) {
@@ -430,6 +431,11 @@ static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int 
             uint16_t h = f32_to_f16(src[i]);
             memcpy(dst + 2 * (size_t)i, &h, 2);
         }
+    } else if (kv_turned(type)) {
+        float turned[1024];
+        memcpy(turned, src, (size_t)n * sizeof *src);
+        kv_turn(turned, n, turn, 1);
+        kv_low_encode(type, dst, turned, n);
     } else { /* blocks of 32: half scale, then codes; the last block is filled with zeros */
         for (int b = 0; b * 32 < n; b++, dst += QUANT_Q8_0_BYTES) {
             float top = 0;
@@ -448,6 +454,7 @@ static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int 
         }
     }
 }
+/* Rows that were turned stay so. */
 static void vec_kv_load(enum kv_type type, float *dst, const uint8_t *src, int n) {
     if (type == KV_F32) {
         memcpy(dst, src, (size_t)n * sizeof *dst);
@@ -459,6 +466,8 @@ static void vec_kv_load(enum kv_type type, float *dst, const uint8_t *src, int n
             memcpy(&h, src + 2 * (size_t)i, 2);
             dst[i] = f16_to_f32(h);
         }
+    } else if (kv_turned(type)) {
+        kv_low_decode(type, dst, src, n);
     } else {
         for (int b = 0; b * 32 < n; b++, src += QUANT_Q8_0_BYTES) {
             uint16_t h;
@@ -468,3 +477,4 @@ static void vec_kv_load(enum kv_type type, float *dst, const uint8_t *src, int n
         }
     }
 }
+static void vec_kv_turn(float *x, int n, int block, int lanes) { kv_turn(x, n, block, lanes); }

@@ -7,6 +7,7 @@
  * their sums over 32 columns, below 2^28, get their scales: without VNNI those of GGUF's types with 8 bits, whose two planes of 4
  * bits would take as many products; of folders (fine, struct weight) all. Values that are no whole numbers go as F16 does. */
 
+#define AWAY(v) __asm__ volatile("" : : "r"(v) : "memory") /* an array, which lies in memory here */
 enum { LARGEST_W = CPU_X16_WEIGHT };
 
 struct panel16 {
@@ -160,6 +161,8 @@ INLINE void tile16(const struct panel16 *p, int n, const uint8_t *x, size_t x_st
     ROWS f[r][t] = vf_set(0);
     for (int b = 0; b < n; b++) {
         vi a[2][6];
+        if (VL == 16)
+            AWAY(f); /* else gcc 12 keeps f in registers, and reads both w from the stack for each product */
         ROWS a[r][t] = set32(0);
         _Pragma("GCC unroll 16") for (int i = 0; i < COLS / 2; i++) {
             const int k2 = b * (COLS / 2) + i;

@@ -78,9 +78,10 @@ struct cpu_rows_arg {
     const float *k, *v;
     size_t k_stride, v_stride;
     int dk, dv;
-    const int32_t *slot; /* slot[n_row]: a row sees those that have its own */
+    const int32_t *slot; /* slot[n_row]: a row sees those that have its own; NULL: all */
     int n_row;
     const float *sink; /* of the head; NULL: none */
+    const float *bias; /* of the head, bias[2 op->n_bias + 1]; NULL: none */
 };
 
 typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n,
@@ -120,8 +121,10 @@ struct cpu_kernels {
     void (*quantise16)(void *y, size_t chunk, const float *x, int k); /* struct cpu_x16 */
     /* Two rows of struct cpu_x8: x, and behind it what is lost in that, whose products are added (struct weight, fine). */
     void (*quantise_twice)(void *y, const float *x, int k);
-    void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
-    void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
+    void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n,
+                     int turn);                                                /* turn: kv_turn_of */
+    void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n); /* turned as it was kept */
+    void (*kv_turn)(float *x, int n, int block, int lanes);                    /* kv_low.h */
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);

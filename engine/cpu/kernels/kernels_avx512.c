@@ -19,6 +19,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .quantise_twice = vec_quantise_twice,
     .kv_store = vec_kv_store,
     .kv_load = vec_kv_load,
+    .kv_turn = vec_kv_turn,
     .finite = vec_finite,
     .argmax = vec_argmax,
     .above = vec_above,

@@ -3,6 +3,7 @@
 #include "files/hf/hf_factors.h"
 #include "files/hf/hf_names.h"
 #include "files/hf/hf_ops.h"
+#include "files/hf/hf_sentence.h"
 #include "files/hf/hf_tower.h"
 #include "files/json.h"
 #include "files/hf/safetensors.h"
@@ -20,6 +21,7 @@ struct folder {
     struct hf_keys keys;
     struct hf_config config;
     bool has_config;
+    struct hf_sentence sentence;
     struct tensor second_head; /* lm_head.weight beside a tied embedding; data NULL: none */
     struct hf_list *list;      /* list[f->n_part] */
 };
@@ -85,6 +87,7 @@ static enum infer_status open_part(struct folder *d, const char *name) {
 
 static enum infer_status room_for_parts(struct folder *d, size_t n) {
     size_t bytes;
+    n += (size_t)d->sentence.n_dense;
     if (n > INT32_MAX || !size_mul(n, sizeof(struct mapfile), &bytes)) return no_memory(d);
     d->f->part = arena_alloc(&d->f->arena, bytes);
     d->list = arena_alloc(&d->f->arena, n * sizeof *d->list);
@@ -179,6 +182,27 @@ static enum infer_status read_weights(struct folder *d) {
                    d->f->path);
 }
 
+/* Products behind the pooling, of which each has a file of its own: "linear.weight" of the i-th becomes "dense_2.weight" and on. */
+static enum infer_status read_dense(struct folder *d) {
+    for (int i = 0; i < d->sentence.n_dense && !d->options->vocab_only; i++) {
+        char name[300], own[64];
+        snprintf(name, sizeof name, "%s/model.safetensors", d->sentence.dense[i]);
+        TRY(open_part(d, name));
+        struct hf_list *l = &d->list[d->f->n_part - 1];
+        for (size_t k = 0; k < l->n; k++) {
+            const char *is = l->tensor[k].name;
+            const bool known = strncmp(is, "linear.", 7) == 0 && strlen(is) < 32;
+            if (!known)
+                return err_set(INFER_E_UNSUPPORTED,
+                               "%s: tensor %.80s; linear.weight and linear.bias are known",
+                               d->f->part[d->f->n_part - 1].path, is);
+            const int n = snprintf(own, sizeof own, "dense_%d.%s", i + 2, is + 7);
+            if (!(l->tensor[k].name = arena_strndup(&d->f->arena, own, (size_t)n))) return no_memory(d);
+        }
+    }
+    return INFER_OK;
+}
+
 /* ---- tensors ---- */
 
 /* *t, with its data, is the next of f->tensor under that name. */
@@ -231,6 +255,7 @@ static const struct {
            [HF_NEG_EXP] = {.make = hf_reshape},
            [HF_COLUMN] = {.make = hf_reshape},
            [HF_GROUPS] = {.make = hf_reshape},
+           [HF_POSITIONS] = {.make = hf_positions},
            [HF_SKIP] = {.make = NULL}};
 
 /* Without experts, what else all rows share is the feed-forward part. */
@@ -310,12 +335,31 @@ static enum infer_status put_factors(struct folder *d, struct strmap *index) {
     return INFER_OK;
 }
 
-/* All lists -> f->tensor under GGUF's names, and divisors of frequencies. */
+/* Norms of q and k whose weights are numbers. */
+static enum infer_status add_qk_norms(struct folder *d, struct strmap *index) {
+    const struct hf_config *c = &d->config;
+    const size_t n = (size_t)c->head_dim;
+    float *w = c->q_norm > 0 ? arena_alloc(&d->f->arena, 2 * n * sizeof *w) : NULL;
+    if (!(c->q_norm > 0)) return INFER_OK;
+    if (!w) return no_memory(d);
+    for (size_t i = 0; i < n; i++) w[i] = c->q_norm, w[n + i] = 1;
+    for (uint32_t il = 0; il < c->n_layer; il++)
+        for (int k = 0; k < 2; k++) {
+            char name[48];
+            snprintf(name, sizeof name, "blk.%u.attn_%c_norm.weight", il, "qk"[k]);
+            const char *own = arena_strndup(&d->f->arena, name, strlen(name));
+            if (!own) return no_memory(d);
+            TRY(add_vector(d, index, own, w + (size_t)k * n, (int)n));
+        }
+    return INFER_OK;
+}
+
+/* All lists -> f->tensor under GGUF's names, divisors of frequencies, and norms. */
 static enum infer_status name_tensors(struct folder *d) {
     struct tensorfile *f = d->f;
     const struct hf_config *c = &d->config;
     struct strmap *index;
-    size_t n = 4, bytes;
+    size_t n = 4 + 2 * (size_t)c->n_layer, bytes;
     for (int p = 0; p < f->n_part; p++)
         n += 2 * d->list[p].n; /* each is bounded by the bytes of its header */
     if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
@@ -325,6 +369,7 @@ static enum infer_status name_tensors(struct folder *d) {
     for (int p = 0; p < f->n_part; p++)
         for (size_t i = 0; i < d->list[p].n; i++) TRY(take_tensor(d, index, &d->list[p].tensor[i], p));
     TRY(put_factors(d, index));
+    TRY(add_qk_norms(d, index));
     TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_rot / 2));
     TRY(add_vector(d, index, "rope_factors_long.weight", c->rope_long, c->n_rot / 2));
     return add_vector(d, index, "rope_factors_short.weight", c->rope_short, c->n_rot / 2);
@@ -472,6 +517,22 @@ static enum infer_status read_generation(struct folder *d) {
     return s;
 }
 
+/* How texts become vectors. Without modules the mean of all rows is what sentence-transformers takes of an encoder. */
+static enum infer_status put_sentence(struct folder *d) {
+    const struct hf_config *c = &d->config;
+    struct hf_sentence *s = &d->sentence;
+    const char *arch = c->arch;
+    if (!c->table) return INFER_OK;
+    TRY(hf_sentence_read(s, d->f->path, &d->f->arena));
+    const bool encoder = c->table->encoder.on;
+    if (encoder && c->scores)
+        hf_put_u32(&d->keys, arch, "pooling_type", c->mean ? POOL_MEAN : POOL_RANK);
+    else if (encoder || s->pooling >= 0)
+        hf_put_u32(&d->keys, arch, "pooling_type", (uint32_t)(s->pooling >= 0 ? s->pooling : POOL_MEAN));
+    if (encoder && s->n_text && s->n_text < c->n_ctx) hf_put_u32(&d->keys, arch, "text_length", s->n_text);
+    return d->keys.status;
+}
+
 /* The last part of the path, as the model's name. */
 static void put_name(struct folder *d) {
     const char *path = d->f->path;
@@ -518,14 +579,14 @@ static enum infer_status name_tower_tensors(struct folder *d, const struct hf_to
     struct tensorfile *f = d->f;
     struct strmap *index;
     size_t n = 1, bytes;
-    for (int p = 0; p < f->n_part; p++) n += 2 * d->list[p].n;
+    for (int p = 0; p < f->n_part; p++) n += TOWER_PARTS * d->list[p].n;
     if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
     if (!f->tensor) return no_memory(d);
     TRY(strmap_new(&index, &f->arena));
     f->tensor_index = index;
     for (int p = 0; p < f->n_part; p++)
         for (size_t i = 0; i < d->list[p].n; i++) {
-            struct tensor t[2];
+            struct tensor t[TOWER_PARTS];
             int made;
             TRY(hf_tower_tensor(h, &d->list[p].tensor[i], t, &made));
             for (int k = 0; k < made; k++) {
@@ -554,7 +615,9 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     put_name(&d);
     TRY(read_tokenizer(&d));
     TRY(read_generation(&d));
+    TRY(put_sentence(&d));
     TRY(read_weights(&d));
+    TRY(read_dense(&d));
     TRY(hf_unpack(&d.config.packing, d.list, f->n_part, f->part, !options->for_gguf, &f->arena,
                   &f->made_bytes));
     TRY(put_layer_keys(&d));

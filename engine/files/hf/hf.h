@@ -3,6 +3,7 @@
  * They are read into the keys and tensor names of GGUF, so that nothing behind struct tensorfile knows the
  * difference. One thing GGUF cannot say: its llama has the rows of q and k permuted so that neighbours rotate
  * together, Hugging Face's has not; then the key "llama.rope.neox" is true. So is "deepseek2.rope.neox" where config.json says "rope_interleave": false.
+ * "glm4.rope.neox" is false where there are sections of positions: GGUF has those rows in halves then.
  * sources: config.json as transformers documents it; the GGUF specification. */
 #pragma once
 #include "files/hf/hf_packed.h"
@@ -42,7 +43,7 @@ struct hf_config {
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
     struct hf_told bias, out_bias, ffn_bias, qk_norm, in_bias, conv_bias, /* of layers with a state */
-        choice_bias, /* of experts */ ssm_norm;
+        choice_bias, /* of experts */ ssm_norm, head_bias;
     uint32_t n_vocab, n_layer;
     uint32_t n_draft;                       /* layers behind the last, which draft tokens */
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
@@ -53,9 +54,15 @@ struct hf_config {
     int delta[4]; /* key heads, value heads, width of a key and of a value; 0: none */
     bool tiled;   /* value heads are to be in turns */
     int64_t n_embd, n_expert, n_ff_expert;
+    float q_norm; /* weights of q's norm, where those of k's are 1; 0: tensors say them */
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */
     float *rope_divisor, *rope_short, *rope_long;
+    uint32_t n_ctx;            /* of encoders */
+    uint32_t n_pad;            /* rows of positions in front, that stand for padding */
+    uint32_t n_type;           /* of tokens, of encoders */
+    bool mean;                 /* which scores the mean of the rows, not the first */
+    bool scores;               /* an encoder's head is one that scores */
     struct hf_packing packing; /* of weights that a method has quantised */
 };
 /* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone

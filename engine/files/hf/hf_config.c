@@ -116,7 +116,7 @@ static enum infer_status check_weights(const struct config *c) {
 
 /* The activation is the architecture's. */
 static enum infer_status check_act(struct config *c) {
-    static const char *const names[] = {[ACT_SILU] = "silu|swish",
+    static const char *const names[] = {[ACT_SILU] = "silu|swish|swiglu",
                                         [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
                                         [ACT_RELU2] = "relu2|squared_relu",
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
@@ -131,7 +131,8 @@ static enum infer_status check_act(struct config *c) {
     const struct arch *a = c->out->table;
     const char *name = json_string_value(act), *want = names[a->act];
     if (!name) return key_wrong(c, K_ACT, "a name");
-    if (key_names(want, name, strlen(name))) return INFER_OK;
+    if (key_names(want, name, strlen(name)) || (a->hf.gelu_is_tanh && strcmp(name, "gelu") == 0))
+        return INFER_OK;
     const bool either = a->keys && key_names(a->keys, "activation", strlen("activation"));
     for (size_t i = 0; either && i < sizeof gelu / sizeof *gelu; i++) {
         if (a->act != gelu[i].kind || !key_names(names[gelu[i].other], name, strlen(name))) continue;
@@ -162,7 +163,9 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
            *tied = json_object_get(c->root, "tie_word_embeddings");
     const char *inner = json_string_value(json_object_get(text, "model_type"));
     while (hf->model_type && strcmp(hf->model_type, type) != 0) hf++;
-    if (hf->model_type && hf->inner) {
+    const bool flat = !text && json_object_get(c->root, "num_hidden_layers"); /* as Qwen2-VL once had it */
+    if (flat) put_pictures(c, c->root);
+    if (hf->model_type && hf->inner && !flat) {
         if (!json_is_object(text)) return config_wrong(c, "text_config", "there");
         if (!inner || strcmp(inner, hf->inner) != 0)
             return err_set(INFER_E_UNSUPPORTED, "%s: 'text_config' is of a '%.40s', not a '%s'", c->path,
@@ -187,9 +190,13 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     if (!type) return config_wrong(c, "model_type", "there");
     const json_t *text = json_object_get(c->root, "text_config");
-    const struct arch *a = arch_find_hf(type, json_string_value(json_object_get(text, "model_type")));
+    const struct arch *a =
+        arch_find_hf(type, json_string_value(json_object_get(text, "model_type")),
+                     json_string_value(json_array_get(json_object_get(c->root, "architectures"), 0)));
     c->out->table = a;
     if (!a && !vocab_only) return arch_unsupported(c->path, type, strlen(type));
+    if (a && a->hf.both_ways && json_is_true(json_object_get(c->root, "use_bidirectional_attention")))
+        a = arch_find(a->hf.both_ways, strlen(a->hf.both_ways));
     if (a && a->hf.sparse && config_sparse(c->root)) a = arch_find(a->hf.sparse, strlen(a->hf.sparse));
     c->out->table = a;
     const char *arch = a ? a->name : type;
@@ -198,6 +205,35 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     strcpy(c->out->arch, arch);
     hf_put_str(c->keys, NULL, "general.architecture", arch, strlen(arch));
     return a && !vocab_only ? check_classes(c) : INFER_OK;
+}
+
+/* MiniCPM-V's folders have the text model's keys beside those for images, and which one it is in a version. */
+static void part_minicpmv(json_t *root) {
+    static const struct {
+        double version;
+        const char *type;
+    } known[] = {{2.6, "qwen2"}, {4, "llama"}, {4.5, "qwen3"}};
+    static const char *const own[] = {
+        "architectures", "auto_map",   "batch_vision_input", "drop_vision_last_layer", "image_size",
+        "model_type",    "patch_size", "query_num",          "slice_config",           "slice_mode",
+        "use_image_id",  "version",    "vision_config",      "vision_batch_size",      "batch_3d_resampler"};
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    if (!type || strcmp(type, "minicpmv") != 0 || json_object_get(root, "text_config")) return;
+    const double version = json_real_of(json_object_get(root, "version"));
+    json_t *text = json_copy(root);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(text, own[i]);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (fabs(version - known[i].version) < 1e-6)
+            json_object_set_new(text, "model_type", json_string(known[i].type));
+    json_t *whole = json_copy(root);
+    json_object_clear(root);
+    json_object_set_new(root, "text_config", text);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        const bool kept = strcmp(own[i], "architectures") == 0 || strcmp(own[i], "model_type") == 0 ||
+                          strcmp(own[i], "vision_config") == 0;
+        if (kept) json_object_set(root, own[i], json_object_get(whole, own[i]));
+    }
+    json_decref(whole);
 }
 
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
@@ -212,6 +248,13 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};
     TRY(json_read_python(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
+    json_t *llm = json_object_get(c.root, "llm_config"); /* InternVL's own name for it */
+    if (json_is_object(llm) && !json_object_get(c.root, "text_config")) {
+        json_object_set(c.root, "text_config", llm);
+        json_object_del(c.root, "llm_config");
+    }
+    part_minicpmv(c.root);
+    config_bamba(c.root);
     enum infer_status s = read_arch(&c, options->vocab_only);
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && whole) s = check_weights(&c);
@@ -271,7 +314,8 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     } part[] = {{"attn_q.bias", SLOT_ATTN_Q_BIAS},        {"attn_k.bias", SLOT_ATTN_K_BIAS},
                 {"attn_v.bias", SLOT_ATTN_V_BIAS},        {"attn_output.bias", SLOT_ATTN_OUTPUT_BIAS},
                 {"attn_q_norm.weight", SLOT_ATTN_Q_NORM}, {"attn_k_norm.weight", SLOT_ATTN_K_NORM}};
-    const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
+    const bool fused =
+        c->table->slot[SLOT_ATTN_QKV] == SLOT_MUST || first_with(f, "attn_qkv.weight", c->n_layer) >= 0;
     char name[64], path[64];
     const int layer = c->table->mixer.where == MIXER_NOWHERE
                           ? 0
@@ -318,5 +362,13 @@ enum infer_status hf_config_check(const struct hf_config *c, const struct tensor
                        "%s: lm_head.weight differs from the embedding, but 'tie_word_embeddings' of "
                        "config.json is true",
                        f->path);
+    const struct tensor *types = tensorfile_find(f, "token_types.weight");
+    if (types && c->n_type && types->shape[2] != c->n_type)
+        return err_set(INFER_E_INPUT, "%s: 'type_vocab_size' of config.json is %u, the tensor has %lld rows",
+                       f->path, c->n_type, (long long)types->shape[2]);
+    const bool biased = tensorfile_find(f, "output.bias");
+    if (c->head_bias.says >= 0 && biased != (c->head_bias.says == 1))
+        return err_set(INFER_E_INPUT, "%s: '%s' of config.json is %s, but lm_head.bias is %s", f->path,
+                       c->head_bias.key, biased ? "false" : "true", biased ? "there" : "not there");
     return check_bias(c, f);
 }

@@ -102,6 +102,8 @@ static inline void put_u32s(const struct config *c, const char *name, const uint
 /* c->kind; after the number of layers is known (hf_kinds.c). */
 enum infer_status config_kinds(struct config *c);
 bool config_has(const struct config *c, enum layer_kind kind);
+/* The keys of Granite 4 that Bamba leaves out. source: configuration_bamba of transformers */
+void config_bamba(json_t *root);
 /* Whether some layer of a model whose layers are one thing alone is a mixture of experts. */
 bool config_sparse(const json_t *root);
 /* feed_forward_length of every layer, ff what the usual keys say. */
@@ -116,6 +118,8 @@ enum infer_status config_windows(struct config *c);
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
 /* Heads of latent attention (hf_latent.c), in the place of others; their rotated numbers. */
 enum infer_status config_latent(struct config *c, uint32_t *n_rot);
+/* Encoders, ctx rows of positions (hf_encoder.c). */
+enum infer_status config_encoder(struct config *c, uint32_t ctx);
 /* Layers with a state: which they are, and their sizes (hf_state.c). After config_windows. */
 enum infer_status config_mixers(struct config *c);
 /* Experts: sizes, which layers have them, how they are chosen. After config_windows. */

@@ -1,6 +1,7 @@
 /* config.json -> the keys of GGUF: mixtures of experts. */
 #include "files/hf/hf_config.h"
 
+#include <math.h>
 #include <string.h>
 
 /* sparse[n_layer] by lists of layers: the numbers of those that are (value 1) or are not. */
@@ -32,8 +33,9 @@ static enum infer_status read_lists(struct config *c, uint8_t *sparse) {
         sparse[i] = *name == 's';
     }
     json_array_foreach(truths, i, v) {
-        if (!json_is_boolean(v)) return key_wrong(c, K_SPARSE_FLAGS, "a list of true and false");
-        sparse[i] = json_is_true(v);
+        if (!json_is_boolean(v) && !json_is_integer(v))
+            return key_wrong(c, K_SPARSE_FLAGS, "a list of true and false");
+        sparse[i] = json_is_true(v) || json_integer_value(v);
     }
     return c->status;
 }
@@ -102,7 +104,15 @@ static enum infer_status read_scores(struct config *c, enum route_act *out) {
     const char *type = json_string_value(json_object_get(c->root, "model_type")),
                *sigmoid = c->out->table->hf.sigmoid;
     *out = sigmoid && key_names(sigmoid, type, strlen(type)) ? ROUTE_SIGMOID : c->out->table->moe.act;
-    const char *name = *out == ROUTE_SIGMOID ? "sigmoid" : "softmax";
+    const char *name = *out == ROUTE_SIGMOID ? "sigmoid" : "softmax", *own;
+    if (key_reads(c, K_SELECTION)) { /* Command's, a softmax over the chosen unless it says otherwise */
+        said = get_json(c, K_SELECTION);
+        own = said ? json_string_value(said) : "softmax";
+        if (!own || !key_names("softmax|sigmoid", own, strlen(own)))
+            return key_wrong(c, K_SELECTION, "'softmax' or 'sigmoid'");
+        *out = *own == 's' && own[1] == 'o' ? ROUTE_CHOSEN : ROUTE_SIGMOID;
+        return INFER_OK;
+    }
     if (!said || (json_is_string(said) && strcmp(json_string_value(said), name) == 0)) return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED, "%s: 'scoring_func' is not '%s', as a model of this kind has it",
                    c->path, name);
@@ -135,6 +145,11 @@ enum infer_status config_experts(struct config *c) {
     if (config_reads(c, "num_local_experts") && a->mixer.where == MIXER_NO_KEYS &&
         !get_u32_or(c, K_N_EXPERT, 1))
         return c->status; /* Granite's dense ones */
+    const json_t *noise = json_object_get(c->root, "router_jitter_noise");
+    if (a->moe.act == ROUTE_NEAR && noise && fabs(json_number_value(noise) - (double)a->moe.eps / 2) > 1e-6)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'router_jitter_noise' is not %g, which alone is supported here", c->path,
+                       (double)a->moe.eps / 2);
     TRY(read_scores(c, &scores));
     TRY(read_method(c, scores, &groups));
     if (key_reads(c, K_EXPERTS_ON)) {
@@ -149,5 +164,6 @@ enum infer_status config_experts(struct config *c) {
     TRY(c->status);
     if (scores == ROUTE_SIGMOID || a->attn.latent)
         put_u32(c, "expert_gating_func", scores == ROUTE_SIGMOID ? 2 : 1);
+    if (key_reads(c, K_SELECTION) && scores == ROUTE_CHOSEN) put_u32(c, "expert_gating_func", 3);
     return read_layers(c);
 }

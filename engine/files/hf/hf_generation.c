@@ -3,7 +3,6 @@
 #include "files/json.h"
 #include "files/textfile.h"
 
-#include <math.h>
 #include <string.h>
 
 struct ids { /* of tokens, without one twice */

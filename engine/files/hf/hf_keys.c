@@ -309,8 +309,8 @@ static bool is_neutral(const struct key_row *row, const json_t *v) {
 
 /* The folder's own code for what transformers has since learned: its class is the architecture's. */
 static bool is_own_code(const struct config *c, const json_t *map) {
-    const char *code = json_string_value(json_object_get(map, "AutoModelForCausalLM")),
-               *class = code ? strrchr(code, '.') : NULL;
+    const char *of = c->out->table->encoder.on ? "AutoModel" : "AutoModelForCausalLM",
+               *code = json_string_value(json_object_get(map, of)), *class = code ? strrchr(code, '.') : NULL;
     for (const struct arch_hf *hf = c->out->table->hf.models; class && hf->model_type; hf++)
         if (strcmp(hf->class, class + 1) == 0) return true;
     return json_object_size(map) == 1 && json_object_get(map, "AutoConfig");

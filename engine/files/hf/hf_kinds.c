@@ -76,6 +76,22 @@ enum infer_status config_kinds(struct config *c) {
     return a->slot[SLOT_ATTN_Q] == SLOT_ABSENT ? INFER_OK : key_wrong(c, K_LAYER_TYPES, "there");
 }
 
+void config_bamba(json_t *root) {
+    const char *type = json_string_value(json_object_get(root, "model_type")),
+               *dim = json_string_value(json_object_get(root, "mamba_d_head"));
+    const json_int_t heads = json_integer_value(json_object_get(root, "mamba_n_heads")),
+                     inner = json_integer_value(json_object_get(root, "hidden_size")) *
+                             json_integer_value(json_object_get(root, "mamba_expand"));
+    if (!type || strcmp(type, "bamba") != 0) return;
+    if (dim && strcmp(dim, "auto") == 0 && heads > 0)
+        json_object_set_new(root, "mamba_d_head", json_integer(inner / heads));
+    if (!json_object_get(root, "attn_rotary_emb") && !json_object_get(root, "rope_parameters"))
+        json_object_set_new(root, "partial_rotary_factor", json_real(0.5));
+    json_object_set_new(root, "position_embedding_type", json_string("rope"));
+    json_object_set_new(root, "num_local_experts", json_integer(0));
+    json_object_set(root, "shared_intermediate_size", json_object_get(root, "intermediate_size"));
+}
+
 bool config_has(const struct config *c, enum layer_kind kind) {
     for (uint32_t i = 0; i < c->n_layer; i++)
         if (c->kind[i] == kind) return true;

@@ -7,6 +7,8 @@
 static const struct hf_name whole[] = {{"embed_tokens.weight", "token_embd.weight", HF_SAME},
                                        {"norm.", "output_norm.", HF_SAME},
                                        {"lm_head.", "output.", HF_SAME},
+                                       {"dense_2.", "dense_2.", HF_SAME},
+                                       {"dense_3.", "dense_3.", HF_SAME},
                                        {0}};
 static const struct hf_name part[] = {{"self_attn.q_proj.", "attn_q.", HF_SAME},
                                       {"self_attn.k_proj.", "attn_k.", HF_SAME},
@@ -82,9 +84,11 @@ static bool is_left_over(const char *name) {
 }
 /* The parts of a model that are for images and sound. */
 static bool is_other_sense(const char *name) {
-    static const char *const begins[] = {"vision_tower.", "multi_modal_projector.", "visual.",
-                                         "audio_tower.",  "embed_vision.",          "embed_audio.",
-                                         "vision_model.", "vision_embedder.",       "connector."};
+    static const char *const begins[] = {
+        "vision_tower.", "multi_modal_projector.", "merger.",           "mlp1.",
+        "visual.",       "audio_tower.",           "embed_vision.",     "embed_audio.",
+        "vision_model.", "vision_embedder.",       "connector.",        "vpm.",
+        "resampler.",    "vision_adapter.",        "vision_projection."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
@@ -109,9 +113,14 @@ static const char *without_prefix(const char *name) {
                                          "model.text_model.",
                                          "language_model.model.",
                                          "language_model.",
+                                         "llm.model.",
+                                         "llm.",
                                          "transformer.",
                                          "gpt_neox.",
                                          "backbone.",
+                                         "bert.",
+                                         "nomic_bert.",
+                                         "roberta.",
                                          "model."};
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
         if (strncmp(name, prefix[i], strlen(prefix[i])) == 0) return name + strlen(prefix[i]);
@@ -122,7 +131,10 @@ static const char *without_prefix(const char *name) {
 static int layer_of(const char *name, const char **rest) {
     int layer, used = 0;
     if (sscanf(name, "layers.%5d.%n", &layer, &used) != 1 || !used)
-        if (sscanf(name, "h.%5d.%n", &layer, &used) != 1) used = 0;
+        if (sscanf(name, "h.%5d.%n", &layer, &used) != 1 || !used)
+            if (sscanf(name, "encoder.layer.%5d.%n", &layer, &used) != 1 || !used)
+                if (sscanf(name, "encoder.layers.%5d.%n", &layer, &used) != 1 || !used)
+                    if (sscanf(name, "encoder.block.%5d.%n", &layer, &used) != 1) used = 0;
     if (!used || layer < 0) return -1;
     *rest = name + used;
     return layer;
@@ -151,7 +163,9 @@ static const struct hf_name *find_expert(const char *name, const char **rest, in
 
 void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer) {
     const bool drafts = strncmp(name, "mtp.", 4) == 0,
-               ernie = strncmp(name, "model.mtp_", 10) == 0; /* its layers that draft, which are not read */
+               ernie = strncmp(name, "model.mtp_", 10) == 0 ||
+                       strncmp(name, "model.mtp.", 10) ==
+                           0; /* and MiMo: its layers that draft, which are not read */
     const char *key = drafts ? name + 4 : without_prefix(name), *rest = "";
     int layer = layer_of(key, &key), used = 0, expert = -1;
     const struct hf_name *row = NULL;
@@ -184,7 +198,8 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     else if (expert >= 0)
         snprintf(out->name, sizeof out->name, "blk.%d.%s%d.%s", layer, row->gguf, expert, rest);
     else if (layer >= 0)
-        snprintf(out->name, sizeof out->name, "blk.%d.%s%s", layer, row->gguf, rest);
+        snprintf(out->name, sizeof out->name, "%sblk.%d.%s%s",
+                 a && a->encoder.prefix ? a->encoder.prefix : "", layer, row->gguf, rest);
     else
         snprintf(out->name, sizeof out->name, "%s%s", row->gguf, rest);
 }

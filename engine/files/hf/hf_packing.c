@@ -1,5 +1,6 @@
 /* quantization_config -> struct hf_packing. */
 #include "files/hf/hf_packed.h"
+#include "files/json.h"
 
 #include <string.h>
 
@@ -63,10 +64,6 @@ static const struct {
 static enum infer_status wrong(const struct reading *r, const char *key, const char *want) {
     return err_set(INFER_E_UNSUPPORTED, "%s: '%s' of quantization_config is not %s", r->path, key, want);
 }
-static const char *text_of(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
 static bool is_set(const json_t *v) {
     return v && !json_is_null(v) && !json_is_false(v) &&
            !((json_is_object(v) || json_is_array(v)) && !json_object_size(v) && !json_array_size(v));
@@ -118,7 +115,7 @@ static enum infer_status read_own(const struct reading *r, const char *key) {
         snprintf(said, sizeof said, "%s: %.100s: bits", key, name);
         if (n >= 16 || strncmp(name, "-:", 2) == 0) continue;
         if (n != 4 && n != 8) return wrong(r, said, "4, 8 or 16");
-        if (is_set(type) && strcmp(text_of(module, "data_type"), "int") != 0)
+        if (is_set(type) && strcmp(json_text_of(module, "data_type"), "int") != 0)
             return wrong(r, said, "of 'data_type' 'int'");
         r->out->by_module = true;
     }
@@ -130,7 +127,8 @@ static enum infer_status read_own(const struct reading *r, const char *key) {
 
 static enum infer_status read_gptq(const struct reading *r) {
     const json_int_t bits = json_integer_value(json_object_get(r->config, "bits"));
-    const char *format = text_of(r->config, "checkpoint_format"), *pack = text_of(r->config, "pack_dtype");
+    const char *format = json_text_of(r->config, "checkpoint_format"),
+               *pack = json_text_of(r->config, "pack_dtype");
     if (bits != 4 && bits != 8)
         return wrong(r, "bits", "4 or 8; take a GGUF file of the model, as Q3_K or Q2_K");
     if (*format && strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
@@ -148,7 +146,7 @@ static enum infer_status read_gptq(const struct reading *r) {
 
 static enum infer_status read_awq(const struct reading *r) {
     const json_t *bits = json_object_get(r->config, "bits");
-    const char *version = text_of(r->config, "version");
+    const char *version = json_text_of(r->config, "version");
     if (!bits) bits = json_object_get(r->config, "w_bit");
     if (json_integer_value(bits) != 4) return wrong(r, "bits", "4");
     if (*version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
@@ -171,8 +169,9 @@ static enum infer_status read_auto_round(const struct reading *r) {
          HF_GPTQ, 0},
         {"auto_round:auto_awq|auto_round:awq|auto_awq|awq", HF_AWQ, 0}};
     const json_t *said = json_object_get(r->config, "packing_format");
-    const char *key = is_set(said) ? "packing_format" : "backend", *type = text_of(r->config, "data_type");
-    const char *name = is_set(json_object_get(r->config, key)) ? text_of(r->config, key) : "auto";
+    const char *key = is_set(said) ? "packing_format" : "backend",
+               *type = json_text_of(r->config, "data_type");
+    const char *name = is_set(json_object_get(r->config, key)) ? json_text_of(r->config, key) : "auto";
     const json_int_t bits = json_integer_value(json_object_get(r->config, "bits"));
     size_t i = 0, n = sizeof known / sizeof *known;
     if (*type && strcmp(type, "int") != 0)
@@ -195,7 +194,7 @@ static enum infer_status read_auto_round(const struct reading *r) {
 /* Blocks of 128 x 128, or none. */
 static enum infer_status read_fp8(const struct reading *r) {
     const json_t *block = json_object_get(r->config, "weight_block_size");
-    const char *fmt = text_of(r->config, "fmt");
+    const char *fmt = json_text_of(r->config, "fmt");
     if (*fmt && !key_names("e4m3|float8_e4m3fn", fmt, strlen(fmt))) return wrong(r, "fmt", "'e4m3'");
     if (!block || json_is_null(block)) return INFER_OK;
     for (size_t i = 0; i < 2; i++)
@@ -222,10 +221,10 @@ static void read_sides(const struct reading *r, const json_t *w, bool first) {
     static const char *const names[] = {
         [HF_SCALES_ONE] = "tensor", [HF_SCALES_ROWS] = "channel", [HF_SCALES_BLOCKS] = "block"};
     const bool offset = json_is_false(json_object_get(w, "symmetric")),
-               index = strcmp(text_of(w, "actorder"), "group") == 0;
+               index = strcmp(json_text_of(w, "actorder"), "group") == 0;
     enum hf_scales scales = HF_SCALES_BLOCKS;
-    while (scales > HF_SCALES_ANY && strcmp(text_of(w, "strategy"), names[scales]) != 0) scales--;
-    const char type = *text_of(w, "type");
+    while (scales > HF_SCALES_ANY && strcmp(json_text_of(w, "strategy"), names[scales]) != 0) scales--;
+    const char type = *json_text_of(w, "type");
     r->out->type = first || r->out->type == type ? type : 0;
     r->out->offset = offset && (first || r->out->offset);
     r->out->index = index && (first || r->out->index);
@@ -243,7 +242,7 @@ static enum infer_status read_groups(const struct reading *r) {
     json_object_foreach((json_t *)groups, name, group) {
         const json_t *w = json_object_get(group, "weights");
         const json_int_t bits = json_integer_value(json_object_get(w, "num_bits"));
-        const char *actorder = text_of(w, "actorder");
+        const char *actorder = json_text_of(w, "actorder");
         if (!is_set(w)) return wrong(r, "config_groups", "one with 'weights'");
         TRY(check_types(r, group));
         TRY(check_types(r, w));
@@ -261,16 +260,17 @@ static enum infer_status read_groups(const struct reading *r) {
                 return wrong(r, "block_structure", "[128, 128]");
         }
         TRY(read_group(r, json_object_get(w, "group_size")));
-        if (is_set(json_object_get(group, "format"))) TRY(check_format(r, text_of(group, "format"), false));
+        if (is_set(json_object_get(group, "format")))
+            TRY(check_format(r, json_text_of(group, "format"), false));
     }
     if (json_object_size(groups) > 1) r->out->group = 0;
     return r->out->bits ? INFER_OK : wrong(r, "config_groups", "there");
 }
 
 static enum infer_status read_compressed(const struct reading *r) {
-    TRY(check_format(r, text_of(r->config, "format"), true));
+    TRY(check_format(r, json_text_of(r->config, "format"), true));
     if (is_set(json_object_get(json_object_get(r->config, "sparsity_config"), "format")) &&
-        strcmp(text_of(json_object_get(r->config, "sparsity_config"), "format"), "dense") != 0)
+        strcmp(json_text_of(json_object_get(r->config, "sparsity_config"), "format"), "dense") != 0)
         return wrong(r, "sparsity_config", "'dense'");
     if (is_set(json_object_get(json_object_get(r->config, "transform_config"), "config_groups")))
         return wrong(r, "transform_config", "empty");
@@ -279,7 +279,7 @@ static enum infer_status read_compressed(const struct reading *r) {
 }
 
 static enum infer_status read_modelopt(const struct reading *r) {
-    const char *algo = text_of(r->config, "quant_algo");
+    const char *algo = json_text_of(r->config, "quant_algo");
     if (strcmp(algo, "FP8") != 0 && strcmp(algo, "NVFP4") != 0)
         return wrong(r, "quant_algo", "'FP8' or 'NVFP4'");
     if (strcmp(algo, "FP8") == 0) r->out->scales = HF_SCALES_ONE;
@@ -346,7 +346,7 @@ static enum infer_status open_older(struct reading *r, const char **method, cons
 enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
                                   const struct key_ignore *ignore) {
     struct reading r = {config, path, "quantization_config", out};
-    const char *method = text_of(config, "quant_method");
+    const char *method = json_text_of(config, "quant_method");
     size_t i = 0, n = sizeof methods / sizeof *methods;
     *out = (struct hf_packing){0};
     if (json_is_string(config)) method = json_string_value(config);

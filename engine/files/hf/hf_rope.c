@@ -151,7 +151,15 @@ static enum infer_status read_longrope(struct config *c) {
     }
     times = factor > 1 ? sqrtf(1 + logf(factor) / logf((float)original)) : 1;
     if (get_json(c, K_ROPE_MAGNITUDE)) times = get_f32(c, K_ROPE_MAGNITUDE);
+    const float near = get_f32(c, K_ROPE_SHORT_MAGNITUDE), far = get_f32(c, K_ROPE_LONG_MAGNITUDE);
     TRY(c->status);
+    if ((near != 0 || far != 0) && (near != far || !config_reads(c, "short_mscale")))
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "%s: 'short_mscale' and 'long_mscale' of longrope are supported where both are one, in "
+            "Phi-3.5-MoE alone",
+            c->path);
+    if (near != 0) times = near;
     c->out->rope_short = d[0];
     c->out->rope_long = d[1];
     hf_put_str(c->keys, c->out->arch, "rope.scaling.type", "longrope", 8);
@@ -187,8 +195,11 @@ static enum infer_status read_windowed(struct config *c, const json_t *windowed,
         if (get_json(&own, K_ROPE_PART)) part = get_f32(&own, K_ROPE_PART);
         base = get_json(&own, K_ROPE_THETA) ? get_f32(&own, K_ROPE_THETA) : theta;
         TRY(own.status);
-    } else if (key_reads(c, K_ROPE_LOCAL)) {
-        base = get_f32(c, K_ROPE_LOCAL);
+    } else if (key_reads(c, K_ROPE_LOCAL) || key_reads(c, K_ROPE_WINDOWED)) {
+        const bool own = key_reads(c, K_ROPE_WINDOWED);
+        base = get_f32(c, own ? K_ROPE_WINDOWED : K_ROPE_LOCAL);
+        if (base < 1) return key_wrong(c, own ? K_ROPE_WINDOWED : K_ROPE_LOCAL, "from 1 to 1e12");
+        if (get_json(c, K_ROPE_PART)) part = get_f32(c, K_ROPE_PART);
         TRY(c->status);
     }
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
@@ -242,6 +253,7 @@ static enum infer_status read_sections(struct config *c) {
     for (size_t i = 0; i < 4 && i < json_array_size(v); i++)
         TRY(config_u32(c, "mrope_section", json_array_get(v, i), 0, &section[i]));
     hf_put_u32s(c->keys, c->out->arch, "rope.dimension_sections", section, 4);
+    if (c->out->table->rope.kind == ROPE_INTERLEAVED) put_bool(c, "rope.neox", false);
     return INFER_OK;
 }
 
@@ -274,6 +286,29 @@ static enum infer_status read_part(struct config *c, uint32_t dim, float *part, 
                                    : config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
 }
 
+/* A base for each layer; 0: it does not rotate. source: configuration_granite_swa of transformers */
+static enum infer_status read_bases(struct config *c, float *theta) {
+    const json_t *list = get_layers(c, K_ROPE_THETAS, "a list with a base for each layer"), *v;
+    uint8_t *rotated = get_room(c, c->n_layer);
+    bool all = true;
+    float base = 0, one;
+    size_t i;
+    TRY(c->status);
+    json_array_foreach(list, i, v) {
+        TRY(config_f32(c, "layer_rope_theta", v, NAN, &one));
+        if (!(one == 0 || (one >= 1 && one <= 1e12f)))
+            return key_wrong(c, K_ROPE_THETAS, "0, or from 1 to 1e12");
+        if (one != 0 && base != 0 && one != base)
+            return err_set(INFER_E_UNSUPPORTED,
+                           "%s: 'layer_rope_theta' has several bases, which is not supported", c->path);
+        if (one != 0) base = one;
+        all &= rotated[i] = one != 0;
+    }
+    if (base != 0 && !key_reads(c, K_Q_FACTOR)) *theta = base; /* Muse Glimmer has it beside the list */
+    if (!all) put_bools(c, "attention.rope_pattern", rotated);
+    return INFER_OK;
+}
+
 enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     const json_t *windowed;
     const char *type;
@@ -290,6 +325,7 @@ enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     theta = get_json(c, K_ROPE_THETA_OLD) ? get_f32(c, K_ROPE_THETA_OLD) : get_f32(c, K_ROPE_THETA);
     beta = get_f32(c, K_ROPE_BETA);
+    TRY(read_bases(c, &theta));
     TRY(c->status);
     if (strcmp(type, "dynamic") == 0)
         TRY(config_reads(c, "dynamic") ? read_alpha(c, dim[0], &theta) : read_dynamic(c));

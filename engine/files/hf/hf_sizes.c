@@ -1,6 +1,7 @@
 /* config.json -> the keys of GGUF: sizes, heads, windows, and what else is one number. */
 #include "files/hf/hf_config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +26,19 @@ static enum infer_status read_layer_types(struct config *c, uint32_t *n) {
     return c->status;
 }
 
-/* Where no list says which: Qwen's from max_window_layers on, all but each so many-th, or all. */
+/* Where no list says which: all but the first of each four, Qwen's from max_window_layers on, all but each so many-th, or all. */
 static void usual_windows(struct config *c, uint32_t first) {
     const struct arch *a = c->out->table;
-    const uint32_t period = get_u32(c, K_WINDOW_PERIOD);
+    const uint32_t period = get_u32(c, K_WINDOW_PERIOD),
+                   lead = a->hf.windows_behind_dense ? get_u32(c, K_FIRST_DENSE) : 0,
+                   next = a->attn.full_first ? 0 : 1;
+    const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    const bool fourth = a->hf.full_first && type && key_names(a->hf.full_first, type, strlen(type));
     for (uint32_t i = 0; i < c->n_layer; i++)
-        c->windowed[i] = a->hf.window_by_layer ? i >= first : period ? (i + 1) % period != 0 : true;
+        c->windowed[i] = fourth                  ? i % 4 != 0
+                         : a->hf.window_by_layer ? i >= first
+                         : period                ? i >= lead && (i - lead + next) % period != 0
+                                                 : true;
 }
 
 /* Which layers rotate q and k, where a list or an interval says so; an empty list says nothing. */
@@ -81,7 +89,8 @@ enum infer_status config_windows(struct config *c) {
     const struct arch *a = c->out->table;
     const json_t *blocks = get_json(c, K_BLOCK_TYPES); /* may stand alone */
     c->n_layer = get_u32_or(c, K_N_LAYER, blocks ? (int64_t)json_array_size(blocks) : -1);
-    uint32_t window = get_u32(c, K_WINDOW), first = get_u32(c, K_WINDOW_FROM), n = 0;
+    const uint32_t before = get_u32(c, K_WINDOW_BEFORE);
+    uint32_t window = before ? before + 1 : get_u32(c, K_WINDOW), first = get_u32(c, K_WINDOW_FROM), n = 0;
     const bool used = get_flag_or(c, K_USE_WINDOW, !a->hf.window_by_layer);
     TRY(c->status);
     if (!(c->windowed = get_room(c, c->n_layer))) return c->status;
@@ -96,7 +105,10 @@ enum infer_status config_windows(struct config *c) {
     if (n && !(window && used))
         return err_set(INFER_E_INPUT,
                        "%s: 'layer_types' has sliding_attention, but no 'sliding_window' is in use", c->path);
+    const json_t *flags = get_layers(c, K_WINDOWED, "a list with 0 or 1 for each layer");
     if (!listed && window && used) usual_windows(c, first);
+    for (uint32_t i = 0; flags && !listed && i < c->n_layer; i++)
+        c->windowed[i] = json_integer_value(json_array_get(flags, i)) != 0;
     for (uint32_t i = n = 0; i < c->n_layer; i++) n += c->windowed[i] &= window && used;
     if (!n) return c->status;
     put_u32(c, "attention.sliding_window", window);
@@ -140,11 +152,13 @@ static enum infer_status read_layer_heads(struct config *c, uint32_t kv, uint32_
     const bool apart = key_reads(c, K_FULL_HEAD_DIM);
     const uint32_t full_dim = apart ? get_u32_or(c, K_FULL_HEAD_DIM, dim) : dim,
                    full_kv = apart ? get_u32_or(c, K_FULL_KV_HEADS, kv) : kv;
+    const uint32_t windowed_kv =
+        key_reads(c, K_WINDOWED_KV_HEADS) ? get_u32_or(c, K_WINDOWED_KV_HEADS, 2 * (int64_t)kv) : kv;
     h->kv = get_room(c, 2 * sizeof *h->kv * (size_t)c->n_layer);
     TRY(c->status);
     h->dim = h->kv + c->n_layer;
     for (uint32_t i = 0; i < c->n_layer; i++) {
-        h->kv[i] = c->windowed[i] ? kv : full_kv;
+        h->kv[i] = c->windowed[i] ? windowed_kv : full_kv;
         h->dim[i] = c->windowed[i] ? dim : full_dim;
         if (c->kind[i] != LAYER_ATTENTION) h->kv[i] = 0;
     }
@@ -192,7 +206,8 @@ static enum infer_status read_heads(struct config *c, uint32_t dim[2]) {
     else
         put_u32s(c, "attention.head_count_kv", h.kv);
     put_u32(c, "attention.key_length", dim[0]);
-    put_u32(c, "attention.value_length", dim[0]);
+    put_u32(c, "attention.value_length",
+            key_reads(c, K_VALUE_DIM) ? get_u32_or(c, K_VALUE_DIM, dim[0]) : dim[0]);
     if (dim[1] != dim[0]) {
         put_u32(c, "attention.key_length_swa", dim[1]);
         put_u32(c, "attention.value_length_swa", dim[1]);
@@ -207,6 +222,7 @@ static enum infer_status read_position(struct config *c) {
     const json_t *v = get_json(c, K_POSITION);
     const char *name = json_string_value(v);
     if (!key_reads(c, K_POSITION)) return INFER_OK;
+    if (c->out->table->encoder.on) return INFER_OK; /* hf_encoder.c */
     if (v && !(name && key_names("rope|nope", name, strlen(name))))
         return key_wrong(c, K_POSITION, "'rope' or 'nope'");
     put_bool(c, "rope.scaling.finetuned", name && strcmp(name, "rope") == 0);
@@ -226,8 +242,10 @@ static void read_temperature(struct config *c) {
 static void put_eps(struct config *c) {
     static const char of_layer[] = "attention.layer_norm_epsilon", rms[] = "attention.layer_norm_rms_epsilon";
     const struct arch *a = c->out->table;
-    const float eps = get_f32(c, key_reads(c, K_EPS_OWN) ? K_EPS_OWN : K_EPS);
-    put_f32(c, a->norm == NORM_LAYER ? of_layer : rms, eps);
+    const bool own = key_reads(c, K_EPS_OWN) && (get_json(c, K_EPS_OWN) || !get_json(c, K_EPS));
+    const float eps = get_f32(c, own ? K_EPS_OWN : K_EPS);
+    const bool layer = a->norm == NORM_LAYER && !a->norm_key_rms && !(a->norm_either && get_json(c, K_EPS));
+    put_f32(c, layer ? of_layer : rms, layer || !a->norm_either ? eps : get_f32(c, K_EPS));
     if (a->norm != NORM_LAYER && a->keys && key_names(a->keys, of_layer, strlen(of_layer)))
         put_f32(c, of_layer, eps); /* llama.cpp asks for both */
 }
@@ -241,6 +259,7 @@ static void read_tensors_told(struct config *c) {
     const struct hf_told none = {.says = -1};
     out->ffn_bias = get_told(c, K_FFN_BIAS);
     out->choice_bias = get_told(c, K_CHOICE_BIAS);
+    out->head_bias = get_told(c, K_HEAD_BIAS);
     out->ssm_norm = get_told(c, K_SSM_NORM);
     out->in_bias = states ? get_told(c, K_STATE_BIAS) : none;
     out->conv_bias = states ? get_told(c, K_CONV_BIAS) : none;
@@ -282,10 +301,15 @@ static enum infer_status read_width(struct config *c) {
     const bool gated = a->slot[SLOT_FFN_GATE] || a->slot[SLOT_FFN_GATE_UP];
     const json_t *of_experts = get_json(c, K_EXPERT_FF);
     const bool sparse = a->mixer.kind == MIX_DELTA && json_is_integer(of_experts);
-    uint32_t ff = get_u32_or(c, K_FF, sparse ? 0 : gated ? -1 : 4 * c->out->n_embd);
+    const int64_t usual = sparse ? 0
+                          : json_is_integer(of_experts)
+                              ? json_integer_value(of_experts) /* no layer is dense */
+                          : gated ? -1
+                                  : 4 * (int64_t)c->out->n_embd;
+    uint32_t ff = get_u32_or(c, K_FF, usual);
     if (c->status || !ff) return c->status;
     c->out->n_ff_expert = ff; /* unless another key says so */
-    if (key_reads(c, K_FF_DENSE)) ff = get_u32(c, K_FF_DENSE);
+    if (key_reads(c, K_FF_DENSE)) ff = get_u32_or(c, K_FF_DENSE, ff);
     return key_reads(c, K_SHARED_LAYERS) ? read_sharing(c, ff) : config_width(c, ff);
 }
 
@@ -299,7 +323,9 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     put_u32(c, "embedding_length", (uint32_t)out->n_embd);
     put_u32(c, "vocab_size", out->n_vocab);
     TRY(read_width(c)); /* states have no end */
-    put_u32(c, "context_length", get_u32_or(c, K_CTX, config_has(c, LAYER_ATTENTION) ? -1 : 1 << 20));
+    const uint32_t ctx = get_u32_or(c, K_CTX, config_has(c, LAYER_ATTENTION) ? -1 : 1 << 20);
+    if (a->encoder.on) TRY(config_encoder(c, ctx));
+    put_u32(c, "context_length", ctx - out->n_pad);
     TRY(a->attn.latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->attn.latent) dim[1] = dim[0];
     put_eps(c);
@@ -307,7 +333,10 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     TRY(put_rotated(c));
     TRY(read_position(c));
     read_temperature(c);
-    out->tied = get_flag_or(c, K_TIED, a->hf.tied);
+    if (key_reads(c, K_Q_FACTOR)) out->q_norm = get_f32(c, K_Q_FACTOR);
+    if (key_reads(c, K_MUP) && !get_flag(c, K_MUP)) /* what the table multiplies embeddings by */
+        put_f32(c, "embedding_scale", 1 / sqrtf((float)out->n_embd));
+    out->tied = a->encoder.on || get_flag_or(c, K_TIED, a->hf.tied); /* encoders have no head of tokens */
     read_tensors_told(c);
     return c->status;
 }

@@ -14,10 +14,13 @@ static const char *const blocks[] = {"visual.blocks.",
                                      "vision_tower.vision_model.encoder.layers.",
                                      "vision_tower.transformer.layers.",
                                      "vision_model.encoder.layers.",
-                                     "vision_model.model.layers."};
+                                     "vision_model.model.layers.",
+                                     "vpm.encoder.layers."};
 /* Of a block, in all families; a family's own table comes first. */
 static const struct tower_name part[] = {{"attn.qkv.", "attn_qkv.", TOWER_SAME},
                                          {"attn.proj.", "attn_out.", TOWER_SAME},
+                                         {"attn.q_norm.", "attn_q_norm.", TOWER_SAME},
+                                         {"attn.k_norm.", "attn_k_norm.", TOWER_SAME},
                                          {"self_attn.q_proj.", "attn_q.", TOWER_QUERY},
                                          {"self_attn.k_proj.", "attn_k.", TOWER_QUERY},
                                          {"self_attn.v_proj.", "attn_v.", TOWER_SAME},
@@ -49,9 +52,12 @@ static const struct tower_name part[] = {{"attn.qkv.", "attn_qkv.", TOWER_SAME},
 
 /* Only the parts of a text model or of another sense begin so, behind "model.". */
 static bool is_of_tower(const char *name) {
-    static const char *const begins[] = {"vision_tower.", "multi_modal_projector.", "visual.",
-                                         "vision_model.", "embed_vision.",          "vision_embedder.",
-                                         "connector."};
+    static const char *const begins[] = {"vision_tower.", "multi_modal_projector.",
+                                         "visual.",       "vision_model.",
+                                         "embed_vision.", "vision_embedder.",
+                                         "connector.",    "merger.",
+                                         "mlp1.",         "vpm.",
+                                         "resampler."};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
     return false;
@@ -164,6 +170,13 @@ static size_t by_plane(const struct hf_tower *h, const struct tensor *t, size_t 
     return (row % planes * 2 + row / planes) * d + i % d;
 }
 
+/* [n][n] of its columns */
+static size_t by_column(const struct hf_tower *h, const struct tensor *t, size_t i) {
+    const size_t n = (size_t)t->shape[3];
+    (void)h;
+    return i % n * n + i / n;
+}
+
 /* Both kernels of two frames: [n_embd][3][2][patch][patch]. */
 static enum infer_status two_frames(const struct hf_tower *h, const struct tensor *from,
                                     struct tensor out[2]) {
@@ -179,6 +192,20 @@ static enum infer_status two_frames(const struct hf_tower *h, const struct tenso
         out[k] = *from;
         out[k].data = to, out[k].bytes = n * area * size, out[k].n_dim = 4;
         out[k].shape[0] = h->n_embd, out[k].shape[1] = 3, out[k].shape[2] = out[k].shape[3] = h->patch;
+    }
+    return INFER_OK;
+}
+
+/* A third of the rows each. */
+static enum infer_status three_parts(const struct hf_tower *h, const struct tensor *from,
+                                     struct tensor out[3]) {
+    const size_t n = elements(from), part = from->bytes / 3;
+    if (n % 3 || from->bytes % 3 || from->shape[from->n_dim == 1 ? 3 : 2] % 3) return misfit(h, from);
+    for (size_t i = 0; i < 3; i++) {
+        out[i] = *from;
+        out[i].data = (const unsigned char *)from->data + i * part;
+        out[i].bytes = part;
+        out[i].shape[from->n_dim == 1 ? 3 : 2] /= 3;
     }
     return INFER_OK;
 }
@@ -215,13 +242,17 @@ static enum infer_status change(const struct hf_tower *h, enum tower_op op, stru
         TRY(reorder(h, t, by_plane));
         t->shape[2] = t->shape[1], t->shape[1] = 2;
         return INFER_OK;
+    case TOWER_TURNED:
+        if (t->n_dim != 2 || t->shape[2] != t->shape[3]) return misfit(h, t);
+        return reorder(h, t, by_column);
     default:
         return INFER_OK;
     }
 }
 
-enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from, struct tensor out[2],
-                                  int *n_out) {
+enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from,
+                                  struct tensor out[TOWER_PARTS], int *n_out) {
+    static const char letter[] = "qkv";
     const char *name = from->name;
     char full[128];
     enum tower_op op;
@@ -233,19 +264,17 @@ enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor 
                        "%s: tensor %.100s is not part of the tower of a %s as this build knows it", h->path,
                        from->name, h->kind->projector);
     if (op == TOWER_SKIP) return INFER_OK;
-    const bool frames = op == TOWER_FRAMES && !from->n_dim;
+    const bool frames = op == TOWER_FRAMES && !from->n_dim, split = op == TOWER_SPLIT;
     if (!from->n_dim && !frames)
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: tensor %.100s: a type or shape that this build does not read", h->path,
                        from->name);
     out[0] = *from;
-    if (frames)
-        TRY(two_frames(h, from, out));
-    else
-        TRY(change(h, op, &out[0]));
-    *n_out = frames ? 2 : 1;
+    TRY(frames ? two_frames(h, from, out) : split ? three_parts(h, from, out) : change(h, op, &out[0]));
+    *n_out = frames ? 2 : split ? 3 : 1;
     for (int i = 0; i < *n_out; i++) {
-        if (i) strcat(full, ".1");
+        if (split) *(strstr(full, "attn") + 5) = letter[i]; /* attn_q. */
+        if (frames && i) strcat(full, ".1");
         out[i].name = arena_strndup(h->arena, full, strlen(full));
         if (!out[i].name) return no_memory(h, from);
     }

@@ -15,7 +15,8 @@ struct hf_tower {
 enum infer_status hf_tower_keys(struct hf_tower *out, struct hf_keys *keys, const char *path,
                                 const char *text, size_t n, const char *more, size_t n_more,
                                 const struct tensorfile_options *options);
-/* out[*n_out] (2 at most) of a tensor of the folder, with names in the arena; *n_out 0: it is not of the tower. errors: as above, and
+/* out[*n_out] (TOWER_PARTS at most) of a tensor of the folder, with names in the arena; *n_out 0: it is not of the tower. errors: as above, and
  * INFER_E_MEMORY */
-enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from, struct tensor out[2],
-                                  int *n_out);
+enum { TOWER_PARTS = 3 };
+enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from,
+                                  struct tensor out[TOWER_PARTS], int *n_out);

@@ -19,8 +19,7 @@ struct reader {
 /* Keys of vision_config that become keys here, and those that say nothing more: training, what tensors or the family say. */
 static const struct {
     const char *names, *gguf;
-} sizes[] = {{"hidden_size|mm_embed_dim", "vision.embedding_length"},
-             {"intermediate_size", "vision.feed_forward_length"},
+} sizes[] = {{"intermediate_size", "vision.feed_forward_length"},
              {"num_hidden_layers|depth", "vision.block_count"},
              {"num_attention_heads|num_heads", "vision.attention.head_count"},
              {"num_key_value_heads", "vision.attention.head_count_kv"},
@@ -28,8 +27,13 @@ static const struct {
              {"patch_size", "vision.patch_size"},
              {"image_size", "vision.image_size"},
              {"spatial_merge_size|pooling_kernel_size", "vision.spatial_merge_size"}};
+
 static const char others[] =
-    "model_type|initializer_range|initializer_factor|attention_dropout|hidden_act|hidden_activation|num_channels|in_channels|"
+    "model_type|hidden_size|mm_embed_dim|embed_dim|mlp_ratio|in_chans|spatial_patch_size|tokens_per_second|fullatt_block_indexes|window_size|"
+    "auto_map|capacity_factor|drop_path_rate|dropout|eval_capacity_factor|laux_allreduce|moe_coeff_ratio|moe_intermediate_size|moe_output_scale|noisy_gate_policy|num_experts|num_routed_experts|num_shared_experts|qk_normalization|qkv_bias|shared_expert_intermediate_size|use_bfloat16|use_flash_attn|use_moe|use_residual|use_rts|use_weighted_residual|"
+    "insert_layer_id|window_kernel_size|num_patches|norm_eps|vision_output_dim|projector_input_dim|projector_output_dim|projector_dropout|multi_modal_projector_bias|pixel_shuffle_ratio|vision_feature_layer|vision_feature_select_strategy|"
+    "use_qk_norm|norm_type|use_mask_token|use_absolute_position_embeddings|layer_scale_init_value|use_mean_pooling|projection_dropout|hidden_dropout_prob|"
+    "initializer_range|initializer_factor|attention_dropout|hidden_act|hidden_activation|num_channels|in_channels|"
     "temporal_patch_size|num_position_embeddings|position_embedding_size|mm_posemb_size|out_hidden_size|"
     "output_proj_dims|deepstack_visual_indexes|rope_parameters|rope_theta|attention_bias|standardize|"
     "use_clipped_linears|vision_use_head|max_position_embeddings|torch_dtype|dtype|layer_norm_eps|rms_norm_eps|"
@@ -57,22 +61,39 @@ static enum infer_status check_keys(const struct reader *r) {
             known |= key_names(sizes[i].names, key, strlen(key));
         if (!known) TRY(key_unknown(r->ignore, r->path, key));
     }
-    const json_t *channels = named(r->vision, "num_channels|in_channels"),
+    const json_t *channels = named(r->vision, "num_channels|in_channels|in_chans"),
                  *frames = json_object_get(r->vision, "temporal_patch_size");
     if (channels && json_integer_value(channels) != 3) return wrong(r, "num_channels", "3");
+    if (json_is_true(json_object_get(r->vision, "use_moe"))) return wrong(r, "use_moe", "false");
     if (frames && json_integer_value(frames) != 2) return wrong(r, "temporal_patch_size", "2");
     return INFER_OK;
+}
+
+/* A number, or a list of one for each side, which are alike; -1: neither. */
+static json_int_t size_of(const json_t *v) {
+    for (size_t i = 1; i < json_array_size(v); i++)
+        if (!json_equal(json_array_get(v, i), json_array_get(v, 0))) return -1;
+    if (json_array_size(v)) v = json_array_get(v, 0);
+    return json_is_integer(v) && json_integer_value(v) <= INT32_MAX ? json_integer_value(v) : -1;
 }
 
 static enum infer_status put_sizes(const struct reader *r) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const json_t *v = named(r->vision, sizes[i].names);
-        if (!v) continue;
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
-            return wrong(r, sizes[i].names, "a size");
-        hf_put_u32(r->keys, "clip", sizes[i].gguf, (uint32_t)json_integer_value(v));
+        if (!v || (r->out->kind->bounds == BOUND_SLICES && strcmp(sizes[i].names, "image_size") == 0))
+            continue;
+        if (size_of(v) < 0) return wrong(r, sizes[i].names, "a size");
+        hf_put_u32(r->keys, "clip", sizes[i].gguf, (uint32_t)size_of(v));
     }
     const struct tower_kind *k = r->out->kind;
+    hf_put_u32(r->keys, "clip", "vision.embedding_length", (uint32_t)r->out->n_embd);
+    const double ratio = json_number_value(named(r->vision, "mlp_ratio"));
+    if (ratio > 0 && ratio < 1024)
+        hf_put_u32(r->keys, "clip", "vision.feed_forward_length", (uint32_t)(ratio * r->out->n_embd));
+    const json_int_t places = json_integer_value(json_object_get(r->vision, "num_patches"));
+    if (places > 0 && places <= 65536)
+        hf_put_u32(r->keys, "clip", "vision.image_size",
+                   (uint32_t)sqrt((double)places + 0.5) * (uint32_t)r->out->patch);
     if (k->n_ff && !named(r->vision, "intermediate_size"))
         hf_put_u32(r->keys, "clip", "vision.feed_forward_length", (uint32_t)k->n_ff);
     if (k->n_layer && !named(r->vision, "num_hidden_layers"))
@@ -87,7 +108,7 @@ static enum infer_status positive(const struct reader *r, const char *key, const
 }
 
 static enum infer_status put_norms(const struct reader *r) {
-    const json_t *text = json_object_get(r->root, "text_config");
+    const json_t *text = named(r->root, "text_config|llm_config");
     float eps;
     TRY(positive(r, "layer_norm_eps", named(r->vision, "layer_norm_eps|rms_norm_eps"), r->out->kind->eps,
                  &eps));
@@ -112,6 +133,7 @@ static enum infer_status put_act(const struct reader *r) {
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         if (!act || strcmp(act, acts[i].hf) != 0) continue;
         if (acts[i].gguf) hf_put_bool(r->keys, "clip", acts[i].gguf, true);
+        if (strcmp(act, "gelu") == 0) hf_put_bool(r->keys, "clip", "use_gelu", true); /* for others */
         return INFER_OK;
     }
     return wrong(r, "hidden_act", "an activation that is known");
@@ -120,11 +142,18 @@ static enum infer_status put_act(const struct reader *r) {
 /* Patches a side of a row where vision_config does not say it. */
 static enum infer_status put_merge(const struct reader *r) {
     const json_t *own = named(r->vision, "spatial_merge_size|pooling_kernel_size"),
-                 *root = named(r->root, "spatial_merge_size|scale_factor"),
+                 *root = named(r->root, "spatial_merge_size|scale_factor|downsample_factor"),
+                 *own_ratio = json_object_get(r->vision, "pixel_shuffle_ratio"),
+                 *ratio = own_ratio ? own_ratio : json_object_get(r->root, "downsample_ratio"),
                  *tokens = json_object_get(r->root, "mm_tokens_per_image");
     int merge = r->out->kind->merge;
+    const json_t *mode = json_object_get(r->root, "downsample_mode"),
+                 *times = json_object_get(r->root, "merger_times");
     if (own) return INFER_OK;
+    if (times && json_integer_value(times) != 1) return wrong(r, "merger_times", "1");
+    if (mode && json_is_string(mode)) merge = strcmp(json_string_value(mode), "4x") == 0 ? 2 : 4;
     if (root) merge = (int)json_integer_value(root);
+    if (ratio && json_number_value(ratio) > 0.01) merge = (int)(1 / json_number_value(ratio));
     if (!merge) { /* fixed pictures: a square of patches for each of mm_tokens_per_image */
         const double side =
                          (double)json_integer_value(json_object_get(r->vision, "image_size")) / r->out->patch,
@@ -134,12 +163,17 @@ static enum infer_status put_merge(const struct reader *r) {
         merge = (int)(side / rows);
     }
     if (merge < 1 || merge > 16) return wrong(r, "spatial_merge_size", "1 to 16");
-    hf_put_u32(r->keys, "clip", "vision.spatial_merge_size", (uint32_t)merge);
+    hf_put_u32(r->keys, "clip",
+               r->out->kind->scaled ? "vision.projector.scale_factor" : "vision.spatial_merge_size",
+               (uint32_t)merge);
     return INFER_OK;
 }
 
 static enum infer_status put_three(const struct reader *r, const char *key, const float *absent) {
-    const json_t *v = json_object_get(r->more, key);
+    const json_t *own = json_object_get(r->more, key),
+                 *v =
+                     own ? own
+                         : json_object_get(r->more, strcmp(key, "image_std") == 0 ? "norm_std" : "norm_mean");
     char name[32];
     float x[3];
     for (size_t i = 0; i < 3; i++) {
@@ -155,25 +189,89 @@ static void put_bound(const struct reader *r, const char *gguf, const json_t *v)
     const json_int_t n = json_integer_value(v);
     if (v && n > 0 && n <= INT32_MAX) hf_put_u32(r->keys, "clip", gguf, (uint32_t)n);
 }
+static void put_half(const struct reader *r, const char *gguf, const json_t *v) {
+    const json_int_t n = json_integer_value(v) / 2;
+    if (n > 0 && n <= INT32_MAX) hf_put_u32(r->keys, "clip", gguf, (uint32_t)n);
+}
+/* As many pixels as so many rows have. */
+static void put_rows(const struct reader *r, const char *gguf, const json_t *v) {
+    const json_int_t rows = json_integer_value(v), side = (json_int_t)r->out->patch * r->out->pool;
+    if (rows > 0 && rows * side * side <= INT32_MAX)
+        hf_put_u32(r->keys, "clip", gguf, (uint32_t)(rows * side * side));
+}
+/* By the processor, else by config.json. */
+static const json_t *said(const struct reader *r, const char *key) {
+    const json_t *v = json_object_get(r->more, key);
+    return v ? v : json_object_get(r->root, key);
+}
 /* Bounds of pictures: pixels, or the longest edge. */
 static void put_bounds(const struct reader *r) {
     const json_t *size = json_object_get(r->more, "size"), *longest = json_object_get(size, "longest_edge");
-    if (strcmp(r->out->kind->projector, "idefics3") == 0) {
+    const enum tower_bounds bounds = r->out->kind->bounds;
+    const json_t *low = named(r->more, "min_patches"), *high = named(r->more, "max_patches");
+    put_bound(r, "vision.preproc_min_tiles", low ? low : named(r->root, "min_dynamic_patch"));
+    put_bound(r, "vision.preproc_max_tiles", high ? high : named(r->root, "max_dynamic_patch"));
+    if (bounds == BOUND_EDGE_OR_SIZE && !longest) longest = json_object_get(r->vision, "image_size");
+    if (bounds == BOUND_EDGE || bounds == BOUND_EDGE_OR_SIZE) {
         put_bound(r, "vision.preproc_image_size", longest);
-    } else if (strcmp(r->out->kind->projector, "pixtral") == 0) {
-        put_bound(r, "vision.preproc_image_size",
-                  longest ? longest : json_object_get(r->vision, "image_size"));
-    } else if (strcmp(r->out->kind->projector, "qwen3vl_merger") == 0) {
+    } else if (bounds == BOUND_FRAMES) {
+        put_half(r, "vision.image_min_pixels", json_object_get(size, "shortest_edge"));
+        put_half(r, "vision.image_max_pixels", longest);
+    } else if (bounds == BOUND_PIXELS) {
         const json_t *low = json_object_get(r->more, "min_pixels"),
                      *high = json_object_get(r->more, "max_pixels");
         put_bound(r, "vision.image_min_pixels", low ? low : json_object_get(size, "shortest_edge"));
         put_bound(r, "vision.image_max_pixels", high ? high : longest);
-    } else if (strncmp(r->out->kind->projector, "gemma4", 6) == 0) {
-        const json_int_t rows = json_integer_value(json_object_get(r->more, "max_soft_tokens")),
-                         side = (json_int_t)r->out->patch * r->out->pool;
-        if (rows > 0 && rows * side * side <= INT32_MAX)
-            hf_put_u32(r->keys, "clip", "vision.image_max_pixels", (uint32_t)(rows * side * side));
+    } else if (bounds == BOUND_SLICES) {
+        const json_t *area = json_object_get(r->more, "scale_resolution");
+        hf_put_u32(r->keys, "clip", "vision.image_size", area ? (uint32_t)json_integer_value(area) : 448);
+        put_bound(r, "vision.preproc_max_tiles", json_object_get(r->more, "max_slice_nums"));
+    } else if (bounds == BOUND_TILES) {
+        put_rows(r, "vision.image_min_pixels", said(r, "min_image_tokens"));
+        put_rows(r, "vision.image_max_pixels", said(r, "max_image_tokens"));
+        put_bound(r, "vision.preproc_image_size", said(r, "tile_size"));
+        put_bound(r, "vision.preproc_min_tiles", said(r, "min_tiles"));
+        put_bound(r, "vision.preproc_max_tiles", said(r, "max_tiles"));
+    } else if (bounds == BOUND_ROWS) {
+        put_rows(r, "vision.image_max_pixels", json_object_get(r->more, "max_soft_tokens"));
     }
+}
+
+/* The numbers of MiniCPM-V's folders: which one it is (2.6, 4, 4.5), and how many queries. */
+static enum infer_status put_queries(const struct reader *r) {
+    static const struct {
+        double version;
+        uint32_t gguf;
+    } known[] = {{2.6, 3}, {4, 5}, {4.5, 6}};
+    const json_t *version = json_object_get(r->root, "version"), *n = json_object_get(r->root, "query_num");
+    if (strcmp(r->out->kind->projector, "resampler") != 0) return INFER_OK;
+    if (json_is_true(json_object_get(r->root, "drop_vision_last_layer")))
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'drop_vision_last_layer' is true", r->path);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (fabs(json_real_of(version) - known[i].version) < 1e-6)
+            hf_put_u32(r->keys, "clip", "minicpmv_version", known[i].gguf);
+    put_bound(r, "minicpmv_query_num", n);
+    return INFER_OK;
+}
+
+/* Which blocks see all of the picture: each so many-th. The others see windows. */
+static enum infer_status put_windows(const struct reader *r) {
+    const json_t *full = json_object_get(r->vision, "fullatt_block_indexes"),
+                 *size = json_object_get(r->vision, "window_size");
+    const json_int_t every = json_integer_value(json_array_get(full, 0)) + 1;
+    const json_t *insert = json_object_get(r->root, "insert_layer_id");
+    const uint32_t middle = insert ? (uint32_t)json_integer_value(insert) : 6;
+    if (r->out->kind->bounds == BOUND_SLICES && r->out->kind->merge > 1)
+        hf_put_u32s(r->keys, "clip", "vision.wa_layer_indexes", &middle, 1);
+    if (!full) return INFER_OK;
+    for (size_t i = 0; i < json_array_size(full); i++)
+        if (json_integer_value(json_array_get(full, i)) != every * (json_int_t)(i + 1) - 1)
+            return wrong(r, "fullatt_block_indexes", "each so many-th block");
+    if (!json_array_size(full) || every < 1 || every > INT32_MAX)
+        return wrong(r, "fullatt_block_indexes", "a list of blocks");
+    hf_put_u32(r->keys, "clip", "vision.n_wa_pattern", (uint32_t)every);
+    put_bound(r, "vision.window_size", size);
+    return INFER_OK;
 }
 
 static enum infer_status read_deepstack(const struct reader *r) {
@@ -189,9 +287,10 @@ static enum infer_status read_deepstack(const struct reader *r) {
 /* What the changes of tensors ask for. */
 static enum infer_status read_sizes(const struct reader *r) {
     struct hf_tower *h = r->out;
-    h->n_embd = (int)json_integer_value(named(r->vision, "hidden_size|mm_embed_dim"));
+    h->n_embd = (int)json_integer_value(
+        named(r->vision, h->kind->width ? h->kind->width : "hidden_size|mm_embed_dim"));
     h->n_head = (int)json_integer_value(named(r->vision, "num_attention_heads|num_heads"));
-    h->patch = (int)json_integer_value(json_object_get(r->vision, "patch_size"));
+    h->patch = (int)size_of(json_object_get(r->vision, "patch_size"));
     if (h->n_embd < 1 || h->patch < 1 || h->patch > 1024)
         return wrong(r, "patch_size", "there, or hidden_size is not");
     if (h->n_head < 1) h->n_head = 1;
@@ -213,6 +312,9 @@ static enum infer_status read_all(struct reader *r) {
     if (!r->out->kind)
         return err_set(INFER_E_UNSUPPORTED, "%s: the tower of model_type '%.64s' is not known", r->path,
                        type ? type : "");
+    const json_t *layer = named(r->root, "vision_feature_layer|select_layer");
+    if (layer && json_integer_value(layer) != -1)
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'vision_feature_layer' is not -1, the last", r->path);
     const char *projector = r->out->kind->projector;
     hf_put_str(r->keys, NULL, "general.architecture", "clip", 4);
     hf_put_str(r->keys, NULL, "general.type", "mmproj", 6);
@@ -226,10 +328,13 @@ static enum infer_status read_all(struct reader *r) {
     TRY(put_merge(r));
     TRY(put_three(r, "image_mean", r->out->kind->mean));
     TRY(put_three(r, "image_std", r->out->kind->std));
-    const json_t *width = json_object_get(json_object_get(r->root, "text_config"), "hidden_size");
+    const json_t *text = named(r->root, "text_config|llm_config"),
+                 *width = json_object_get(text ? text : r->root, "hidden_size");
     if (json_is_integer(width) && json_integer_value(width) > 0)
         hf_put_u32(r->keys, "clip", "vision.projection_dim", (uint32_t)json_integer_value(width));
     put_bounds(r);
+    TRY(put_windows(r));
+    TRY(put_queries(r));
     TRY(read_deepstack(r));
     return r->keys->status;
 }

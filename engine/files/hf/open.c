@@ -3,7 +3,6 @@
 #include "files/gguf.h"
 #include "files/vocab_json.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,6 @@
 #include "files/hf/safetensors.h"
 #include "files/json.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { HEADER_MAX = 32 << 20, NAME_MAX_BYTES = 255 };

@@ -7,7 +7,6 @@
  *     x[i] = s * level[code[i]]          s: binary32; floats with two bits of exponent and one behind the point, 1 the largest
  *
  * Codes of 8 bits are the nearest to 120 times the level; all but the smallest are whole then. source: bitsandbytes' quant_map; the layout is ours. */
-#include <math.h>
 #include "quant/quant_codes.h"
 
 const float quant_fp4_levels[16] = {

@@ -6,7 +6,6 @@
  *     x[i] = s * q[i]          s: binary32
  *
  * source: the layout is ours. */
-#include <math.h>
 #include "quant/quant_codes.h"
 
 void quant_I8_128_codes(int8_t *code, float *d, const void *blocks, size_t n) {

@@ -8,9 +8,8 @@
  *
  * source: OCP Microscaling Formats 1.0; the order in a block is that of ggml's block_mxfp4. */
 #include <math.h>
+#include "quant/quant_e2m1.h"
 #include "quant/quant_search.h"
-
-static const int8_t codes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* 2^(e - 128), below 2^-126 a subnormal float. */
 static float half_scale(int e) {
@@ -23,27 +22,10 @@ void quant_MXFP4_decode(float *y, const void *blocks, size_t n) {
     for (size_t i = 0; i < n / 32; i++, b++, y += 32) {
         float d = half_scale(b->e);
         for (int j = 0; j < 16; j++) {
-            y[j] = (float)codes[b->q[j] & 15] * d;
-            y[j + 16] = (float)codes[b->q[j] >> 4] * d;
+            y[j] = (float)e2m1_codes[b->q[j] & 15] * d;
+            y[j + 16] = (float)e2m1_codes[b->q[j] >> 4] * d;
         }
     }
-}
-
-/* The nearest code's index; no division, since 1 / d may be too large. */
-static int nearest(float x, float d) {
-    float a = x < 0 ? -x : x;
-    int i = (a > 0.5f * d) + (a > 1.5f * d) + (a > 2.5f * d) + (a > 3.5f * d) + (a > 5 * d) + (a > 7 * d) +
-            (a > 10 * d);
-    return x < 0 ? i | 8 : i;
-}
-
-static float error_at(const float *x, const float *w, float d) {
-    float error = 0;
-    for (int j = 0; j < 32; j++) {
-        float e = x[j] - (float)codes[nearest(x[j], d)] * d;
-        error += w[j] * e * e;
-    }
-    return error;
 }
 
 /* The exponent that the specification takes brings the largest element to 4 .. 8, of which more than 6 is cut; one more
@@ -58,9 +40,9 @@ static int fit_exponent(const float *x, const float *w) {
     int at = (int)(largest >> 23) - 2, best;
     at = at < 0 ? 0 : at > LARGEST ? LARGEST : at;
     best = at;
-    float least = error_at(x, w, half_scale(at));
+    float least = e2m1_error(x, w, 32, half_scale(at));
     for (int e = at - 1; e <= at + 1; e += 2) {
-        float error = e < 0 || e > LARGEST ? INFINITY : error_at(x, w, half_scale(e));
+        float error = e < 0 || e > LARGEST ? INFINITY : e2m1_error(x, w, 32, half_scale(e));
         if (error < least) least = error, best = e;
     }
     return best;
@@ -73,6 +55,7 @@ void quant_MXFP4_encode(void *blocks, const float *x, size_t n, const float *imp
         int e = fit_exponent(x, quant_weights(importance ? importance + i * 32 : NULL, x, own, 32));
         float d = half_scale(e);
         b->e = (uint8_t)e;
-        for (int j = 0; j < 16; j++) b->q[j] = (uint8_t)(nearest(x[j], d) | nearest(x[j + 16], d) << 4);
+        for (int j = 0; j < 16; j++)
+            b->q[j] = (uint8_t)(e2m1_nearest(x[j], d) | e2m1_nearest(x[j + 16], d) << 4);
     }
 }

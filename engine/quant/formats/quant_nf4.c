@@ -7,7 +7,6 @@
  *     x[i] = s * level[code[i]]          s: binary32; levels of a normal distribution
  *
  * Codes of 8 bits are the nearest to 112 times the level; of the whole factors up to 127 that is the one with the least error. source: QLoRA, appendix E; the numbers are those of bitsandbytes' quant_map; the layout is ours. */
-#include <math.h>
 #include "quant/quant_codes.h"
 
 const float quant_nf4_levels[16] = {-1.0f,

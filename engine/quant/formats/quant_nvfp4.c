@@ -11,8 +11,7 @@
  * Codes are twice that. source: ggml's block_nvfp4. */
 #include <math.h>
 #include "quant/quant_codes.h"
-
-static const int8_t codes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+#include "quant/quant_e2m1.h"
 
 /* Half of it. As the reference has it, bit 7 is no part of the exponent and makes 0x7f a number. */
 static float half_scale(uint8_t s) {
@@ -27,28 +26,12 @@ void quant_NVFP4_codes(int8_t *code, float *d, const void *blocks, size_t n) {
         for (int g = 0; g < 4; g++, code += 16) {
             *d++ = half_scale(b->s[g]);
             for (int j = 0; j < 8; j++) {
-                code[j] = codes[b->q[8 * g + j] & 15];
-                code[j + 8] = codes[b->q[8 * g + j] >> 4];
+                code[j] = e2m1_codes[b->q[8 * g + j] & 15];
+                code[j + 8] = e2m1_codes[b->q[8 * g + j] >> 4];
             }
         }
 }
 QUANT_DECODE_BY_CODES(NVFP4)
-
-static int nearest(float x, float d) {
-    float a = x < 0 ? -x : x;
-    int i = (a > 0.5f * d) + (a > 1.5f * d) + (a > 2.5f * d) + (a > 3.5f * d) + (a > 5 * d) + (a > 7 * d) +
-            (a > 10 * d);
-    return x < 0 ? i | 8 : i;
-}
-
-static float error_at(const float *x, const float *w, float d) {
-    float error = 0;
-    for (int j = 0; j < 16; j++) {
-        float e = x[j] - (float)codes[nearest(x[j], d)] * d;
-        error += w[j] * e * e;
-    }
-    return error;
-}
 
 /* The best scale of those that bring the largest element to 3 .. 7. */
 static uint8_t fit_scale(const float *x, const float *w) {
@@ -59,7 +42,7 @@ static uint8_t fit_scale(const float *x, const float *w) {
     for (int s = 0; s < 0x7f; s++) {
         const float d = half_scale((uint8_t)s);
         if (s && (largest < 6 * d || largest > 14 * d) && s != 1 && s != 0x7e) continue;
-        float error = error_at(x, w, d);
+        float error = e2m1_error(x, w, 16, d);
         if (error < least) least = error, best = s;
     }
     return (uint8_t)best;
@@ -75,7 +58,7 @@ void quant_NVFP4_encode(void *blocks, const float *x, size_t n, const float *imp
             b->s[g] = fit_scale(v, w + 16 * g);
             const float d = half_scale(b->s[g]);
             for (int j = 0; j < 8; j++)
-                b->q[8 * g + j] = (uint8_t)(nearest(v[j], d) | nearest(v[j + 8], d) << 4);
+                b->q[8 * g + j] = (uint8_t)(e2m1_nearest(v[j], d) | e2m1_nearest(v[j + 8], d) << 4);
         }
     }
 }

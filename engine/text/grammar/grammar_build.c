@@ -1,5 +1,5 @@
 /* Expressions -> an automaton over bytes, one piece per rule; code points become the bytes of their UTF-8. */
-#include "text/grammar/grammar_int.h"
+#include "text/grammar/grammar_build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static enum infer_status grow(void *array, uint32_t *cap, uint32_t n, size_t siz
     return INFER_OK;
 }
 
-static enum infer_status new_node(struct infer_grammar *g, uint32_t *out) {
+enum infer_status grammar_node(struct infer_grammar *g, uint32_t *out) {
     if (g->n_node >= GRAMMAR_MAX_NODES)
         return err_set(INFER_E_INPUT, "grammar: more than %d places", GRAMMAR_MAX_NODES);
     TRY(grow(&g->node, &g->cap_node, g->n_node, sizeof *g->node, "places"));
@@ -29,7 +29,7 @@ static enum infer_status new_node(struct infer_grammar *g, uint32_t *out) {
     return INFER_OK;
 }
 
-static enum infer_status new_edge(struct infer_grammar *g, uint32_t from, struct gedge e) {
+enum infer_status grammar_edge(struct infer_grammar *g, uint32_t from, struct gedge e) {
     if (g->n_edge == 0) { /* 0 means none */
         TRY(grow(&g->edge, &g->cap_edge, 0, sizeof *g->edge, "edges"));
         g->edge[g->n_edge++] = (struct gedge){0};
@@ -42,12 +42,13 @@ static enum infer_status new_edge(struct infer_grammar *g, uint32_t from, struct
 }
 
 static enum infer_status link(struct infer_grammar *g, uint32_t from, uint32_t to) {
-    return new_edge(g, from, (struct gedge){.to = to, .kind = GX_EMPTY});
+    return grammar_edge(g, from, (struct gedge){.to = to, .kind = GX_EMPTY});
 }
 
 static enum infer_status byte_edge(struct infer_grammar *g, uint32_t from, unsigned lo, unsigned hi,
                                    uint32_t to) {
-    return new_edge(g, from, (struct gedge){.to = to, .kind = GX_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
+    return grammar_edge(g, from,
+                        (struct gedge){.to = to, .kind = GX_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
 /* ---- classes of code points -> ranges of bytes ---- */
@@ -66,7 +67,7 @@ static enum infer_status tail(struct utf8_builder *b, int k, uint32_t *out) {
     if (!b->tail[k - 1]) {
         uint32_t node, next;
         TRY(tail(b, k - 1, &next));
-        TRY(new_node(b->g, &node));
+        TRY(grammar_node(b->g, &node));
         TRY(byte_edge(b->g, node, 0x80, 0xbf, next));
         b->tail[k - 1] = node;
     }
@@ -85,7 +86,7 @@ static enum infer_status byte_ranges(struct utf8_builder *b, uint32_t from, int3
         bool low_free = (lo & mask) == 0, high_free = (hi & mask) == mask;
         if (a == z && !(low_free && high_free)) {
             uint32_t next;
-            TRY(new_node(b->g, &next));
+            TRY(grammar_node(b->g, &next));
             TRY(byte_edge(b->g, from, first + (unsigned)a, first + (unsigned)a, next));
             return byte_ranges(b, next, lo & mask, hi & mask, k - 1, 0x80);
         }
@@ -98,7 +99,7 @@ static enum infer_status byte_ranges(struct utf8_builder *b, uint32_t from, int3
         } else {
             int32_t end = ((a + 1) << shift) - 1;
             uint32_t next;
-            TRY(new_node(b->g, &next));
+            TRY(grammar_node(b->g, &next));
             TRY(byte_edge(b->g, from, first + (unsigned)a, first + (unsigned)a, next));
             TRY(byte_ranges(b, next, lo & mask, mask, k - 1, 0x80));
             lo = end + 1;
@@ -149,7 +150,7 @@ static enum infer_status build_text(struct infer_grammar *g, const struct gexpr 
                                     uint32_t to) {
     for (size_t i = 0; i < e->n; i++) {
         uint32_t next = to;
-        if (i + 1 < e->n) TRY(new_node(g, &next));
+        if (i + 1 < e->n) TRY(grammar_node(g, &next));
         TRY(byte_edge(g, from, (unsigned char)e->text[i], (unsigned char)e->text[i], next));
         from = next;
     }
@@ -161,7 +162,7 @@ static enum infer_status build_sequence(struct infer_grammar *g, const struct ge
     if (!e->first) return link(g, from, to);
     for (const struct gexpr *k = e->first; k; k = k->next) {
         uint32_t next = to;
-        if (k->next) TRY(new_node(g, &next));
+        if (k->next) TRY(grammar_node(g, &next));
         TRY(build(g, k, from, next));
         from = next;
     }
@@ -179,13 +180,13 @@ static enum infer_status build_repeat(struct infer_grammar *g, const struct gexp
     for (int i = 0; i < e->min; i++) {
         uint32_t next;
         TRY(count_copy(g));
-        TRY(new_node(g, &next));
+        TRY(grammar_node(g, &next));
         TRY(build(g, e->first, from, next));
         from = next;
     }
     if (e->max < 0) { /* a node of its own to turn round at, so that nothing outside can enter the circle */
         uint32_t turn;
-        TRY(new_node(g, &turn));
+        TRY(grammar_node(g, &turn));
         TRY(link(g, from, turn));
         TRY(build(g, e->first, turn, turn));
         return link(g, turn, to);
@@ -194,7 +195,7 @@ static enum infer_status build_repeat(struct infer_grammar *g, const struct gexp
         uint32_t next;
         TRY(count_copy(g));
         TRY(link(g, from, to));
-        TRY(new_node(g, &next));
+        TRY(grammar_node(g, &next));
         TRY(build(g, e->first, from, next));
         from = next;
     }
@@ -208,7 +209,7 @@ static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, u
     case GE_CLASS:
         return build_class(g, e, from, to);
     case GE_RULE:
-        return new_edge(g, from, (struct gedge){.to = to, .kind = GX_CALL, .rule = (uint16_t)e->rule});
+        return grammar_edge(g, from, (struct gedge){.to = to, .kind = GX_CALL, .rule = (uint16_t)e->rule});
     case GE_SEQ:
         return build_sequence(g, e, from, to);
     case GE_REPEAT:
@@ -216,7 +217,7 @@ static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, u
     case GE_ALT:
         for (const struct gexpr *k = e->first; k; k = k->next) {
             uint32_t start; /* a node of its own: a repetition inside must not turn into its neighbours */
-            TRY(new_node(g, &start));
+            TRY(grammar_node(g, &start));
             TRY(link(g, from, start));
             TRY(build(g, k, start, to));
         }
@@ -227,14 +228,7 @@ static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, u
 
 /* ---- left recursion ---- */
 
-struct walk {
-    uint32_t *seen; /* seen[n_node]: number of the walk that last met the node */
-    uint32_t *stack;
-    uint32_t number;
-};
-
-/* Nodes that rule r reaches without a byte, into w->stack; returns how many. A call that can be empty is passed. */
-static uint32_t reach(const struct infer_grammar *g, struct walk *w, uint32_t start) {
+uint32_t grammar_reach(const struct infer_grammar *g, struct reaching *w, uint32_t start) {
     uint32_t n = 0;
     w->number++;
     w->stack[n++] = start;
@@ -251,79 +245,45 @@ static uint32_t reach(const struct infer_grammar *g, struct walk *w, uint32_t st
     return n;
 }
 
-static void find_nullable(struct infer_grammar *g, struct walk *w) {
+static void find_nullable(struct infer_grammar *g, struct reaching *w) {
     bool again = true;
     for (int pass = 0; again; pass++) { /* to and fro, so that long chains take few passes */
         again = false;
         for (int k = 0; k < g->n_rule; k++) {
             int i = pass % 2 ? k : g->n_rule - 1 - k;
             if (g->rule[i].nullable) continue;
-            reach(g, w, g->rule[i].start);
+            grammar_reach(g, w, g->rule[i].start);
             if (w->seen[g->rule[i].end] != w->number) continue;
             g->rule[i].nullable = again = true;
         }
     }
 }
 
-static enum infer_status left_recursion(const struct infer_grammar *g, int rule) {
-    const struct grule *r = &g->rule[rule];
-    return err_set(INFER_E_INPUT, "grammar line %d: rule '%.*s' begins with itself (left recursion)", r->line,
-                   (int)(r->n_name > 80 ? 80 : r->n_name), r->name);
-}
-
-/* Depth-first over "rule begins with rule": a rule that is met while it is open begins with itself. No recursion in C. */
-static enum infer_status check_left(struct infer_grammar *g, struct walk *w, int *path, uint32_t *next_call,
-                                    uint16_t *calls, uint32_t *first) {
-    /* the rules that each rule may begin with: calls[first[r] .. first[r + 1]) */
+static void find_begins(const struct infer_grammar *g, struct reaching *w, struct begins *b) {
     uint32_t n = 0;
     for (int r = 0; r < g->n_rule; r++) {
-        first[r] = n;
-        uint32_t m = reach(g, w, g->rule[r].start);
+        b->first[r] = n;
+        const uint32_t m = grammar_reach(g, w, g->rule[r].start);
         for (uint32_t i = 0; i < m; i++)
             for (uint32_t x = g->node[w->stack[i]].edge; x; x = g->edge[x].next)
-                if (g->edge[x].kind == GX_CALL && n < g->n_edge) calls[n++] = g->edge[x].rule;
+                if (g->edge[x].kind == GX_CALL && n < g->n_edge) b->call[n++] = g->edge[x].rule;
     }
-    first[g->n_rule] = n;
-    for (int start = 0; start < g->n_rule; start++) {
-        int depth = 0;
-        if (g->rule[start].mark) continue;
-        path[0] = start;
-        g->rule[start].mark = 1;
-        next_call[0] = first[start];
-        while (depth >= 0) {
-            int r = path[depth];
-            if (next_call[depth] == first[r + 1]) {
-                g->rule[r].mark = 2;
-                depth--;
-                continue;
-            }
-            int c = calls[next_call[depth]++];
-            if (g->rule[c].mark == 1) return left_recursion(g, c);
-            if (g->rule[c].mark == 2) continue;
-            g->rule[c].mark = 1;
-            path[++depth] = c;
-            next_call[depth] = first[c];
-        }
-    }
-    return INFER_OK;
+    b->first[g->n_rule] = n;
 }
 
-static enum infer_status check_recursion(struct infer_grammar *g) {
-    struct walk w = {0};
+static enum infer_status turn_left(struct infer_grammar *g) {
     struct arena a = {0};
-    size_t rules = (size_t)g->n_rule + 1;
-    w.seen = arena_alloc(&a, g->n_node * sizeof *w.seen);
-    w.stack = arena_alloc(&a, g->n_node * sizeof *w.stack);
-    int *path = arena_alloc(&a, rules * sizeof *path);
-    uint32_t *next_call = arena_alloc(&a, rules * sizeof *next_call),
-             *first = arena_alloc(&a, rules * sizeof *first);
-    uint16_t *calls = arena_alloc(&a, (g->n_edge + 1) * sizeof *calls);
+    struct reaching w = {.seen = arena_alloc(&a, g->n_node * sizeof *w.seen),
+                         .stack = arena_alloc(&a, g->n_node * sizeof *w.stack)};
+    struct begins b = {arena_alloc(&a, (g->n_edge + 1) * sizeof *b.call),
+                       arena_alloc(&a, ((size_t)g->n_rule + 1) * sizeof *b.first)};
     enum infer_status st;
-    if (!w.seen || !w.stack || !path || !next_call || !first || !calls) {
+    if (!w.seen || !w.stack || !b.first || !b.call) {
         st = err_set(INFER_E_MEMORY, "out of memory: %u places of a grammar", g->n_node);
     } else {
         find_nullable(g, &w);
-        st = check_left(g, &w, path, next_call, calls, first);
+        find_begins(g, &w, &b);
+        st = grammar_left(g, &w, &b);
     }
     arena_free(&a);
     return st;
@@ -331,12 +291,18 @@ static enum infer_status check_recursion(struct infer_grammar *g) {
 
 enum infer_status grammar_build(struct infer_grammar *g) {
     for (int i = 0; i < g->n_rule; i++) {
-        TRY(new_node(g, &g->rule[i].start));
-        TRY(new_node(g, &g->rule[i].end));
+        TRY(grammar_node(g, &g->rule[i].start));
+        TRY(grammar_node(g, &g->rule[i].end));
         g->node[g->rule[i].end].end = true;
     }
-    for (int i = 0; i < g->n_rule; i++) TRY(build(g, g->rule[i].body, g->rule[i].start, g->rule[i].end));
-    return check_recursion(g);
+    for (int i = 0; i < g->n_rule; i++) {
+        struct grule *r = &g->rule[i];
+        r->body_from = g->n_node;
+        TRY(build(g, r->body, r->start, r->end));
+        r->body_to = g->n_node;
+    }
+    g->start = g->rule[0].start;
+    return turn_left(g);
 }
 
 /* ---- a grammar ---- */

@@ -28,11 +28,10 @@ struct gexpr {
 struct grule {
     const char *name;
     size_t n_name;
-    struct gexpr *body;  /* NULL: used, not defined */
-    int line;            /* where it was first met */
-    uint32_t start, end; /* nodes of the automaton */
+    struct gexpr *body;                      /* NULL: used, not defined */
+    int line;                                /* where it was first met */
+    uint32_t start, end, body_from, body_to; /* nodes of the automaton; those of the body follow each other */
     bool nullable;
-    int mark; /* walk for left recursion: 0 new, 1 open, 2 done */
 };
 
 /* ---- the automaton ---- */
@@ -50,12 +49,13 @@ struct gnode {
 struct infer_grammar {
     struct arena arena;
     struct grule *rule; /* rule[n_rule]; rule[0] is root */
-    int n_rule, cap_rule;
+    int n_rule;
     uint32_t *index; /* index[n_index]: open addressing by name, rule + 1 */
     uint32_t n_index;
     struct gnode *node; /* node[n_node] */
     struct gedge *edge; /* edge[n_edge]; 0 is none */
     uint32_t n_node, cap_node, n_edge, cap_edge;
+    uint32_t start; /* where a text begins */
     int n_repeat;
     /* its texts are JSON in which no object has a name twice, which the automaton does not say */
     bool names_once;
@@ -63,5 +63,5 @@ struct infer_grammar {
 
 /* gbnf.c: text -> rules. errors: as infer_grammar_from_gbnf */
 enum infer_status gbnf_parse(struct infer_grammar *g, const char *text, size_t n);
-/* grammar_build.c: rules -> automaton; rejects left recursion. */
+/* grammar_build.c: rules -> automaton. */
 enum infer_status grammar_build(struct infer_grammar *g);

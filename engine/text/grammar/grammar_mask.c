@@ -123,7 +123,7 @@ static uint32_t closure(struct matcher *m, uint32_t n_work) {
 static uint32_t start_state(struct matcher *m) {
     uint32_t n_work = 0;
     m->round++;
-    visit(m, stack_id(m, m->g->rule[0].start, 0), &n_work);
+    visit(m, stack_id(m, m->g->start, 0), &n_work);
     return closure(m, n_work);
 }
 

@@ -125,7 +125,6 @@ enum infer_status jv_dict(struct jinja *J, struct jv *out);
 enum infer_status jv_dict_set(struct jinja *J, struct jdict *d, struct jv key, struct jv value);
 /* d[key] or NULL. */
 const struct jv *jv_dict_get(const struct jdict *d, struct jv key);
-const struct jv *jv_dict_find(const struct jdict *d, const char *key);
 
 static inline struct jv jv_none(void) { return (struct jv){.kind = JV_NONE}; }
 static inline struct jv jv_bool(bool b) { return (struct jv){.kind = JV_BOOL, .b = b}; }

@@ -1,8 +1,6 @@
 /* Evaluation of statements, and the rendering itself. */
 #include "text/jinja/jinja_int.h"
 
-#include <string.h>
-
 enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 static enum infer_status assign(struct jinja *J, struct jscope *s, const struct jnode *target, struct jv v) {

@@ -1,8 +1,6 @@
 /* Tokens -> syntax tree: statements. */
 #include "text/jinja/jinja_int.h"
 
-#include <string.h>
-
 static enum infer_status parse_body(struct jparser *P, const char *const *ends, struct jnode **out);
 
 /* Statements up to {% end %}, which is swallowed with its "%}" left for the caller's loop. */

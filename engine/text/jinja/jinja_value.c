@@ -336,11 +336,6 @@ const struct jv *jv_dict_get(const struct jdict *d, struct jv key) {
     return e ? &e->value : NULL;
 }
 
-const struct jv *jv_dict_find(const struct jdict *d, const char *key) {
-    struct jstr s = {.p = key, .n = strlen(key)};
-    return jv_dict_get(d, (struct jv){.kind = JV_STRING, .s = &s});
-}
-
 /* ---- undefined values ---- */
 
 enum infer_status jv_undefined(struct jinja *J, struct jv *out, const char *format, ...) {

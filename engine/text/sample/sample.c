@@ -7,18 +7,10 @@
 /* ---- parameters ---- */
 
 struct infer_sample_params infer_sample_defaults(void) {
-    struct infer_sample_params p = {.top_p = 1,
-                                    .repeat_penalty = 1,
-                                    .repeat_last = 64,
-                                    .seed = 1,
-                                    .temp_exponent = 1,
-                                    .typical_p = 1,
-                                    .xtc_threshold = 0.1f,
-                                    .dry_base = 1.75f,
-                                    .dry_allowed = 2,
-                                    .dry_last = INFER_SAMPLE_MAX_LAST,
-                                    .mirostat_tau = 5,
-                                    .mirostat_eta = 0.1f};
+    struct infer_sample_params p = {
+#define INFER_SAMPLE(type, field, def, ...) .field = (INFER_SAMPLE_##type)(def),
+#include "infer_sample.def"
+        .seed = 1};
     for (int i = 0; i + 1 < INFER_SAMPLE_STEPS; i++) p.order[i] = (uint8_t)(i + 1);
     return p;
 }
@@ -31,7 +23,14 @@ bool sample_is_greedy(const struct infer_sample_params *p) {
 
 enum infer_status infer_sample_set_order(struct infer_sample_params *p, const char *names) {
     static const char *const known[INFER_SAMPLE_STEPS] = {
-        NULL, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temp"};
+        NULL,
+#define INFER_STEP(ID, name, active) #name,
+#include "infer_sample.def"
+    };
+    static const char listed[] =
+#define INFER_STEP(ID, name, active) ", " #name
+#include "infer_sample.def"
+        ;
     uint8_t order[INFER_SAMPLE_STEPS] = {0};
     int n = 0;
     while (*names) {
@@ -41,10 +40,8 @@ enum infer_status infer_sample_set_order(struct infer_sample_params *p, const ch
                !(strlen(known[step]) == len && memcmp(known[step], names, len) == 0))
             step++;
         if (step == INFER_SAMPLE_STEPS)
-            return err_set(INFER_E_INPUT,
-                           "no sampler named '%.*s'; known are penalties, dry, top_n_sigma, top_k, typical, "
-                           "top_p, min_p, xtc, temp",
-                           (int)(len > 60 ? 60 : len), names);
+            return err_set(INFER_E_INPUT, "no sampler named '%.*s'; known are %s", (int)(len > 60 ? 60 : len),
+                           names, listed + 2);
         if (memchr(order, step, (size_t)n))
             return err_set(INFER_E_INPUT, "sampler '%s' is given twice", known[step]);
         order[n++] = (uint8_t)step;
@@ -62,33 +59,12 @@ static enum infer_status within(const char *name, double x, double least, double
 }
 
 enum infer_status infer_sample_check(const struct infer_sample_params *p) {
-    if (!(p->temp >= 0) || !isfinite(p->temp))
-        return err_set(INFER_E_INPUT, "temperature %g is below 0", p->temp);
-    if (p->top_k < 0) return err_set(INFER_E_INPUT, "top-k %d is below 0", p->top_k);
-    TRY(within("top-p", p->top_p, 0, 1));
-    TRY(within("min-p", p->min_p, 0, 1));
-    if (!(p->repeat_penalty > 0) || !isfinite(p->repeat_penalty))
-        return err_set(INFER_E_INPUT, "repetition penalty %g is not above 0", p->repeat_penalty);
-    if (p->repeat_last < 0 || p->repeat_last > INFER_SAMPLE_MAX_LAST)
-        return err_set(INFER_E_INPUT, "the repetition penalty looks back %d tokens, at most %d are kept",
-                       p->repeat_last, INFER_SAMPLE_MAX_LAST);
-    TRY(within("frequency penalty", p->frequency_penalty, -1000, 1000));
-    TRY(within("presence penalty", p->presence_penalty, -1000, 1000));
-    TRY(within("range of the temperature", p->temp_range, 0, 1000));
-    TRY(within("exponent of the temperature", p->temp_exponent, 0, 1000));
-    TRY(within("typical-p", p->typical_p, 0, 1));
-    TRY(within("top-n-sigma", p->top_n_sigma, 0, 1e6));
-    TRY(within("probability of XTC", p->xtc_probability, 0, 1));
-    TRY(within("threshold of XTC", p->xtc_threshold, 0, 1));
-    TRY(within("multiplier of DRY", p->dry_multiplier, 0, 1000));
-    TRY(within("base of DRY", p->dry_base, 1, 1000));
-    TRY(within("allowed length of DRY", p->dry_allowed, 1, INFER_SAMPLE_MAX_LAST));
-    TRY(within("length that DRY looks back", p->dry_last, 0, INFER_SAMPLE_MAX_LAST));
+#define INFER_SAMPLE(type, field, def, least, most, ...)                                                     \
+    TRY(within("." #field, p->field, (float)(least), (float)(most)));
+#include "infer_sample.def"
     TRY(within("number of DRY breakers", p->n_dry_breaker, 0, INFER_SAMPLE_MAX_BREAKER));
     if (p->mirostat != 0 && p->mirostat != 2)
         return err_set(INFER_E_INPUT, "mirostat %d: only version 2 is there (0: off)", p->mirostat);
-    TRY(within("tau of mirostat", p->mirostat_tau, 0, 100));
-    TRY(within("eta of mirostat", p->mirostat_eta, 0, 1));
     if (p->n_bias < 0 || (p->n_bias && !p->bias)) return err_set(INFER_E_INPUT, "%d logit biases", p->n_bias);
     for (int i = 0; i < p->n_bias; i++)
         if (isnan(p->bias[i].bias))
@@ -176,7 +152,7 @@ enum infer_status sample_set(struct sampler *s, const struct infer_sample_params
 
 void sample_reset(struct sampler *s) {
     s->n_drawn = 0;
-    s->n_last = s->next = 0;
+    s->n_last = s->next = s->n_supposed = 0;
     s->mu = 2 * s->params.mirostat_tau;
 }
 
@@ -225,24 +201,10 @@ static bool is_edit(enum infer_sample_step step) {
 bool sample_is_active(const struct infer_sample_params *p, enum infer_sample_step step) {
     if (p->mirostat && !is_edit(step) && step != INFER_SAMPLE_TEMP) return false;
     switch (step) {
-    case INFER_SAMPLE_PENALTIES:
-        return p->repeat_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0;
-    case INFER_SAMPLE_DRY:
-        return p->dry_multiplier != 0;
-    case INFER_SAMPLE_TOP_N_SIGMA:
-        return p->top_n_sigma > 0;
-    case INFER_SAMPLE_TOP_K:
-        return p->top_k > 0;
-    case INFER_SAMPLE_TYPICAL:
-        return p->typical_p < 1;
-    case INFER_SAMPLE_TOP_P:
-        return p->top_p < 1;
-    case INFER_SAMPLE_MIN_P:
-        return p->min_p > 0;
-    case INFER_SAMPLE_XTC:
-        return p->xtc_probability > 0 && p->xtc_threshold <= 0.5f;
-    case INFER_SAMPLE_TEMP:
-        return p->temp != 1 || p->temp_range > 0;
+#define INFER_STEP(ID, name, active)                                                                         \
+    case INFER_SAMPLE_##ID:                                                                                  \
+        return active;
+#include "infer_sample.def"
     default:
         return false;
     }
@@ -250,19 +212,10 @@ bool sample_is_active(const struct infer_sample_params *p, enum infer_sample_ste
 
 void sample_take_step(struct sampler *s, enum infer_sample_step step) {
     static void (*const run[INFER_SAMPLE_STEPS])(struct sampler *) = {
-        [INFER_SAMPLE_PENALTIES] = sample_penalties,
-        [INFER_SAMPLE_DRY] = sample_dry,
-        [INFER_SAMPLE_TOP_N_SIGMA] = sample_top_n_sigma,
-        [INFER_SAMPLE_TYPICAL] = sample_typical,
-        [INFER_SAMPLE_TOP_P] = sample_top_p,
-        [INFER_SAMPLE_MIN_P] = sample_min_p,
-        [INFER_SAMPLE_XTC] = sample_xtc,
-        [INFER_SAMPLE_TEMP] = sample_temperature};
-    if (!sample_is_active(&s->params, step)) return;
-    if (step == INFER_SAMPLE_TOP_K)
-        sample_top_k(s, s->params.top_k);
-    else
-        run[step](s);
+#define INFER_STEP(ID, name, active) [INFER_SAMPLE_##ID] = sample_##name,
+#include "infer_sample.def"
+    };
+    if (sample_is_active(&s->params, step)) run[step](s);
 }
 
 bool sample_takes_first(const struct infer_sample_params *p) {
@@ -279,7 +232,7 @@ static void take_steps(struct sampler *s, bool edited) {
         s->n = 1;
     }
     if (sample_takes_first(p))
-        sample_top_k(s, 1);
+        sample_keep(s, 1);
     else if (p->mirostat)
         sample_mirostat(s);
     sample_softmax(s);
@@ -292,24 +245,21 @@ int sample_distribution(struct sampler *s, const float *logits, const struct sam
     return s->n;
 }
 
-int32_t sample_choose(struct sampler *s, int i, float p) {
-    if (s->params.mirostat) s->mu -= s->params.mirostat_eta * (-log2f(p) - s->params.mirostat_tau);
-    s->n_drawn++;
-    return s->c[i].id;
-}
-
 /* Draws from the candidates, the likeliest first. */
 static int32_t choose(struct sampler *s) {
     int chosen = 0;
     if (s->n > 1) {
         double r = sample_uniform(s, SAMPLE_STREAM_TOKEN, 0), sum = 0;
-        sample_top_k(s, s->n);
+        sample_keep(s, s->n);
         for (int i = 0; i < s->n; i++) {
             if (s->c[i].p > 0) chosen = i; /* rounding may leave the sum just under 1 */
             if ((sum += s->c[i].p) > r) break;
         }
     }
-    return sample_choose(s, chosen, s->c[chosen].p);
+    if (s->params.mirostat)
+        s->mu -= s->params.mirostat_eta * (-log2f(s->c[chosen].p) - s->params.mirostat_tau);
+    s->n_drawn++;
+    return s->c[chosen].id;
 }
 
 /* ---- a token that is drawn where the logits are ---- */

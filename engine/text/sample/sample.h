@@ -39,8 +39,8 @@ enum sample_by {
     SAMPLE_BY_TOP,  /* by sample_from_top from the greatest logits under the draw's edits */
     SAMPLE_BY_ROW,  /* by sample_token alone */
 };
-/* The draw of the next token, or of the one so many tokens later (ahead > 0 only where sample_ignores_text). Its edits are valid
- * until the next call; mask is the caller's to set. */
+/* The draw of the next token, or of the one so many tokens later (ahead > 0 only where sample_ignores_text, or where so many are supposed).
+ * Its edits are valid until the next call; mask is the caller's to set. */
 enum sample_by sample_draw(struct sampler *s, int ahead, struct infer_draw *d);
 /* The next token was drawn by such a draw. */
 void sample_was_drawn(struct sampler *s);
@@ -49,22 +49,16 @@ bool sample_ignores_text(const struct infer_sample_params *p);
 /* Draws one where sample_draw gave SAMPLE_BY_TOP, from what came back under its draw. */
 int32_t sample_from_top(struct sampler *s, const struct infer_top *t);
 
-/* ---- a token that was guessed before (speculative decoding) ---- */
+/* ---- tokens that are guessed before they are drawn (speculative decoding) ---- */
 
-/* What a guess was drawn from: id[n], each at most once, with probabilities p[n] that add up to 1. */
-struct sample_guess {
-    int n;
-    int32_t id[INFER_TOP];
-    float p[INFER_TOP];
-};
-/* Draws a guess of the next token, or of the one so many tokens later, from the greatest logits of another model under sample_draw's
- * edits, with top-k, top-p, min-p and the temperature of the parameters; *g: what it was drawn from, of one candidate where the parameters are greedy. */
-int32_t sample_guess(struct sampler *s, const struct infer_top *t, int ahead, struct sample_guess *g);
-/* Draws the next token, which was guessed from *g: the guess with probability min(1, p / q) of its probabilities here (p) and there (q),
- * else from max(p - q, 0). So the token has the distribution of sample_distribution, whatever g is, as long as the guess was drawn from
- * it; it is the guess as often as that allows. A guess that could be no other (n 1): sample_token, which comes to the same, and gives
- * the token that it gives without guesses. logits[n_vocab] */
-int32_t sample_guessed(struct sampler *s, const float *logits, int32_t guess, const struct sample_guess *g);
+/* A guess of the next token, or of the one so many tokens later, from the greatest logits of another model under sample_draw's edits: drawn
+ * with top-k, top-p, min-p and the temperature of the parameters by the random number that the token itself will be drawn by. So it is that
+ * token where both models hold the same likely, and the token is what it would be had nobody guessed. */
+int32_t sample_guess(struct sampler *s, const struct infer_top *t, int ahead);
+/* Draws ahead of it are made as if this token had come, behind others that are supposed, until sample_forget. */
+enum { SAMPLE_SUPPOSED = 8 }; /* at most */
+void sample_suppose(struct sampler *s, int32_t id);
+void sample_forget(struct sampler *s);
 
 /* ---- a row of logits on the host ---- */
 

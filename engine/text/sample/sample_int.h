@@ -21,6 +21,8 @@ struct sampler {
     bool sorted;                         /* c is likeliest first */
     int32_t last[INFER_SAMPLE_MAX_LAST]; /* ring of recent tokens */
     int n_last, next;
+    int32_t was[SAMPLE_SUPPOSED]; /* what was[n_supposed] has pushed out of last */
+    int n_supposed, n_last_before;
     int32_t *count, *edit_of; /* of the room */
     struct infer_edit edit[INFER_EDITS_MAX];
     int32_t back[INFER_SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
@@ -28,7 +30,7 @@ struct sampler {
 };
 
 /* Uniform in [0, 1) with 53 bits: one number of each stream for a token. */
-enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC, SAMPLE_STREAM_GUESS, SAMPLE_STREAM_REST };
+enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC };
 double sample_uniform(const struct sampler *s, enum sample_stream stream, int ahead);
 /* Whether the step does anything. */
 bool sample_is_active(const struct infer_sample_params *p, enum infer_sample_step step);
@@ -37,20 +39,14 @@ void sample_softmax(struct sampler *s);
 void sample_take_step(struct sampler *s, enum infer_sample_step step);
 /* True when the chain ends in its likeliest candidate. */
 bool sample_takes_first(const struct infer_sample_params *p);
-/* Candidate i of the last sample_distribution, which had probability p, is the token. */
-int32_t sample_choose(struct sampler *s, int i, float p);
 
 /* Biases, penalties and DRY as edits of the logits, in s->edit; how many, -1: more than fit. */
 int sample_edits(struct sampler *s);
 
-void sample_penalties(struct sampler *s);
-void sample_dry(struct sampler *s);
-void sample_top_n_sigma(struct sampler *s);
-void sample_top_k(struct sampler *s, int k);
-void sample_typical(struct sampler *s);
-void sample_top_p(struct sampler *s);
-void sample_min_p(struct sampler *s);
-void sample_xtc(struct sampler *s);
-void sample_temperature(struct sampler *s);
+/* The likeliest k. */
+void sample_keep(struct sampler *s, int k);
+/* the steps */
+#define INFER_STEP(ID, name, active) void sample_##name(struct sampler *s);
+#include "infer_sample.def"
 /* Drops what surprises more than mu. */
 void sample_mirostat(struct sampler *s);

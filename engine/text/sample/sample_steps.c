@@ -41,7 +41,7 @@ static void swap(struct sampler *s, int n) {
     s->sorted = true;
 }
 
-void sample_top_k(struct sampler *s, int k) {
+void sample_keep(struct sampler *s, int k) {
     if (k > s->n) k = s->n;
     if (s->sorted) {
         s->n = k;
@@ -53,6 +53,8 @@ void sample_top_k(struct sampler *s, int k) {
     swap(s, kept);
 }
 
+void sample_top_k(struct sampler *s) { sample_keep(s, s->params.top_k); }
+
 static float greatest(const struct sampler *s) {
     float max = s->c[0].logit;
     for (int i = 1; !s->sorted && i < s->n; i++) max = s->c[i].logit > max ? s->c[i].logit : max;
@@ -63,7 +65,6 @@ static float greatest(const struct sampler *s) {
 void sample_top_p(struct sampler *s) {
     double limit = 0, sum = 0;
     float max = greatest(s);
-    if (s->params.top_p >= 1) return;
     for (int i = 0; i < s->n; i++) limit += exp((double)s->c[i].logit - max);
     limit *= s->params.top_p;
     if (s->sorted) {
@@ -91,14 +92,12 @@ static void keep_from(struct sampler *s, float least) {
 
 /* p >= min_p * p_max is a bound on the logit; a logit of that size is only known to its last bit. */
 void sample_min_p(struct sampler *s) {
-    if (!(s->params.min_p > 0)) return;
     float max = greatest(s);
     float least = max + logf(s->params.min_p) - FLT_EPSILON * fabsf(max);
     keep_from(s, least < max ? least : max);
 }
 
 void sample_top_n_sigma(struct sampler *s) {
-    if (!(s->params.top_n_sigma > 0)) return;
     float max = greatest(s);
     double mean = 0, square = 0;
     for (int i = 0; i < s->n; i++) mean += s->c[i].logit;
@@ -109,7 +108,6 @@ void sample_top_n_sigma(struct sampler *s) {
 
 /* Those whose surprise is nearest the expected one (the entropy), until they add up to typical_p. */
 void sample_typical(struct sampler *s) {
-    if (s->params.typical_p >= 1) return;
     sample_softmax(s);
     double entropy = 0, sum = 0;
     for (int i = 0; i < s->n; i++)
@@ -135,9 +133,9 @@ void sample_typical(struct sampler *s) {
 /* With the given chance: of the tokens above the threshold only the least likely stays. */
 void sample_xtc(struct sampler *s) {
     const struct infer_sample_params *p = &s->params;
-    if (p->xtc_probability <= 0 || p->xtc_threshold > 0.5f || s->n < 2) return;
+    if (s->n < 2) return;
     if (sample_uniform(s, SAMPLE_STREAM_XTC, 0) >= p->xtc_probability) return;
-    sample_top_k(s, s->n);
+    sample_keep(s, s->n);
     sample_softmax(s);
     int above = 0;
     while (above < s->n && s->c[above].p >= p->xtc_threshold) above++;
@@ -147,7 +145,7 @@ void sample_xtc(struct sampler *s) {
 }
 
 /* Plain: logits over temp. Dynamic: temp -+ range, by the entropy of the candidates over its greatest value to the exponent. */
-void sample_temperature(struct sampler *s) {
+void sample_temp(struct sampler *s) {
     const struct infer_sample_params *p = &s->params;
     double temp = p->temp;
     if (p->temp_range > 0 && s->n > 1) {
@@ -159,7 +157,7 @@ void sample_temperature(struct sampler *s) {
         temp = low + (high - low) * pow(entropy / log(s->n), p->temp_exponent);
     }
     if (temp < 1e-6) { /* next to nothing: the likeliest alone */
-        sample_top_k(s, 1);
+        sample_keep(s, 1);
         return;
     }
     float max = greatest(s);
@@ -167,7 +165,7 @@ void sample_temperature(struct sampler *s) {
 }
 
 void sample_mirostat(struct sampler *s) {
-    sample_top_k(s, s->n);
+    sample_keep(s, s->n);
     sample_softmax(s);
     int kept = 1;
     while (kept < s->n && -log2f(s->c[kept].p) <= s->mu) kept++;

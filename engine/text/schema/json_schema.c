@@ -10,61 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void stext_add(struct stext *t, const char *s, size_t n) {
-    if (t->failed) return;
-    if (n > GRAMMAR_MAX_TEXT || t->n > GRAMMAR_MAX_TEXT - n) {
-        t->failed = true;
-        return;
-    }
-    if (t->n + n > t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 1024;
-        while (cap < t->n + n) cap *= 2;
-        char *p = mem_realloc(t->p, cap);
-        if (!p) {
-            t->failed = true;
-            return;
-        }
-        t->p = p;
-        t->cap = cap;
-    }
-    if (n) memcpy(t->p + t->n, s, n);
-    t->n += n;
-}
-
-void stext_put(struct stext *t, const char *format, ...) {
-    char text[256];
-    va_list ap;
-    va_start(ap, format);
-    int n = vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    if (n < 0 || (size_t)n >= sizeof text) infer_bug("a piece of grammar of %d bytes", n);
-    stext_add(t, text, (size_t)n);
-}
-
-void stext_char(struct stext *t, int32_t cp) {
-    if (cp < 0x80 && cp > 0x20 && !strchr("\"\\[]^-", cp))
-        stext_put(t, "%c", cp);
-    else if (cp < 0x100)
-        stext_put(t, "\\x%02X", (unsigned)cp);
-    else
-        stext_put(t, "\\U%08X", (unsigned)cp);
-}
-
-/* JSON text as a literal. */
-static void put_literal(struct stext *t, const char *s, size_t n) {
-    stext_put(t, "\"");
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\')
-            stext_put(t, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            stext_put(t, "\\x%02X", c);
-        else
-            stext_add(t, s + i, 1);
-    }
-    stext_put(t, "\" ");
-}
-
 /* Rules that every grammar may name; the compiler drops none, but they are few. */
 static const char primitives[] =
     "space ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
@@ -169,7 +114,7 @@ enum infer_status schema_put_constant(struct stext *t, const json_t *v) {
     if (!text) return err_set(INFER_E_MEMORY, "out of memory: a constant of a schema");
     json_malloc_t taken;
     json_free_t give_back; /* whatever jansson was told to use */
-    put_literal(t, text, strlen(text));
+    stext_literal(t, text, strlen(text));
     json_get_alloc_funcs(&taken, &give_back);
     give_back(text);
     return INFER_OK;
@@ -289,8 +234,8 @@ const char *schema_guess_type(const struct schema *S, const json_t *j) {
     static const char *const object[] = {
         "properties",    "additionalProperties", "required",      "patternProperties",
         "propertyNames", "minProperties",        "maxProperties", NULL};
-    static const char *const array[] = {"items",       "prefixItems", "minItems", "maxItems",
-                                        "uniqueItems", "contains",    NULL};
+    static const char *const array[] = {"items",       "prefixItems", "minItems",         "maxItems",
+                                        "uniqueItems", "contains",    "unevaluatedItems", NULL};
     static const char *const string[] = {"pattern", "minLength", "maxLength", NULL};
     const char *format = json_string_value(json_object_get(j, "format"));
     static const char *const number[] = {"minimum",          "maximum",    "exclusiveMinimum",

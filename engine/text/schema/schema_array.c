@@ -208,8 +208,9 @@ static enum infer_status visit_list(struct schema *S, const json_t *j, const jso
 enum infer_status schema_array(struct schema *S, const json_t *j, struct stext *t) {
     const json_t *items = json_object_get(j, "items"), *prefix = json_object_get(j, "prefixItems"), *v;
     const json_t *least = json_object_get(j, "minContains");
-    bool contains =
-        json_object_get(j, "contains") && !(json_is_number(least) && json_number_value(least) == 0);
+    const bool none = json_is_number(least) && json_number_value(least) == 0 &&
+                      !json_object_get(j, "maxContains"),
+               contains = json_object_get(j, "contains") && !none;
     v = json_object_get(j, "unevaluatedItems");
     if (v && !items && !json_is_array(prefix)) items = v; /* nothing else speaks of elements */
     bool old = json_is_array(items);

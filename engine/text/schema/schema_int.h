@@ -1,19 +1,8 @@
-/* Inside of the JSON Schema converter: text that grows, and the parts that write GBNF into it. */
+/* Inside of the JSON Schema converter: the parts that write GBNF. */
 #pragma once
 #include <jansson.h>
 #include "text/grammar/grammar_int.h"
-
-/* GBNF text being written. A failed allocation is kept and told at the end, so writers need not check. */
-struct stext {
-    char *p;
-    size_t n, cap;
-    bool failed;
-    bool name; /* as struct schema has it */
-};
-void stext_add(struct stext *t, const char *s, size_t n);
-void stext_put(struct stext *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A code point inside a class ([...]) or a literal ("..."), escaped. */
-void stext_char(struct stext *t, int32_t cp);
+#include "text/grammar/grammar_text.h"
 
 struct schema;
 /* Keywords of numbers (schema_number.c) and of strings (schema_string.c). */

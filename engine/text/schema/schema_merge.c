@@ -268,6 +268,8 @@ static enum infer_status merge(struct schema *S, json_t *into, const json_t *fro
     }
     if (depth && json_object_get(from, "unevaluatedProperties"))
         return schema_unsupported("unevaluatedProperties in a part");
+    if (depth && json_object_get(from, "unevaluatedItems"))
+        return schema_unsupported("unevaluatedItems in a part");
     if (tuples_meet(into, from))
         return schema_unsupported("prefixItems in parts that both speak of elements");
     if (json_object_size(into)) TRY(join_properties(into, from));

@@ -332,7 +332,7 @@ const char *tok_pre_name(const struct tok *t) { return t->pre_name; }
 int32_t tok_bos(const struct tok *t) { return t->bos; }
 int32_t tok_eos(const struct tok *t) { return t->eos; }
 bool tok_adds_bos(const struct tok *t) { return t->add_bos; }
-bool tok_adds_eos(const struct tok *t) { return t->add_eos; }
+size_t tok_adds(const struct tok *t, bool behind) { return t->around[behind ? TOK_BEHIND : TOK_FRONT].n; }
 bool tok_is_stop(const struct tok *t, int32_t id) {
     return id >= 0 && id < t->n && (t->flag[id] & TOK_F_STOP);
 }

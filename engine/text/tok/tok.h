@@ -61,7 +61,8 @@ const char *tok_pre_name(const struct tok *t);
 int32_t tok_bos(const struct tok *t);
 int32_t tok_eos(const struct tok *t);
 bool tok_adds_bos(const struct tok *t);
-bool tok_adds_eos(const struct tok *t);
+/* How many tokens TOK_ADD puts in front of a text, or behind it. */
+size_t tok_adds(const struct tok *t, bool behind);
 /* Ends a turn: EOS, EOT, end-of-message and the like. */
 bool tok_is_stop(const struct tok *t, int32_t id);
 enum tok_attr tok_attr(const struct tok *t, int32_t id);

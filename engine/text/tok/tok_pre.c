@@ -73,7 +73,7 @@ static const struct tok_pre_row rows[] = {
      .pattern = {CL100K("\\p{N}{1,3}")},
      .ignore_merges = true,
      .add_bos = true},
-    {.names = "dbrx smaug-bpe glm4 chatglm-bpe ", .pattern = {CL100K("\\p{N}{1,3}")}},
+    {.names = "dbrx smaug-bpe glm4 glm5 chatglm-bpe ", .pattern = {CL100K("\\p{N}{1,3}")}},
     {.names = "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez ", .pattern = {CL100K("\\p{N}")}, .nfc = true},
     {.names = "stablelm2 hunyuan solar-open grok-2 ", .pattern = {CL100K("\\p{N}")}},
     {.names = "qwen35 ",

@@ -11,8 +11,7 @@ const actions = {
     view.context(0);
     view.conversations();
     view.talk();
-    byId("side").classList.remove("open");
-    byId("menu").setAttribute("aria-expanded", "false");
+    side(false);
     byId("ask").focus();
   },
 
@@ -27,13 +26,14 @@ const actions = {
     store.drop(c);
     this.keep();
     view.talk();
+    byId("new").focus();
   },
 
   /** A message that the server did not take goes back to the field it came from. */
-  async send(text, shown) {
+  async send(text, beside) {
     const c = store.current || store.begin(), way = path(c), last = way[way.length - 1], title = c.title, ask = byId("ask");
-    if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60) || "Picture";
-    const mine = addNode(c, last ? last.id : null, "user", text, shown);
+    if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60) || (beside.files.length ? beside.files[0].name : "Picture");
+    const mine = addNode(c, last ? last.id : null, "user", text, beside);
     const n = await this.answer(c);
     if (n && (!n.error || n.text || n.thought || n.calls.length)) return;
     if (n) delete c.nodes[n.id];
@@ -41,7 +41,7 @@ const actions = {
     c.leaf = mine.parent;
     c.title = title;
     ask.value = ask.value ? text + "\n" + ask.value : text;
-    pictures.giveBack(shown);
+    enclosed.giveBack(beside);
     grow(ask);
     this.keep();
     view.talk();
@@ -51,8 +51,8 @@ const actions = {
 
   resend(n, text) {
     const c = store.current;
-    if (!text.trim() && !n.pictures.length || this.running) return;
-    addNode(c, n.parent, "user", text, n.pictures);
+    if (!text.trim() && !n.pictures.length && !n.files.length || this.running) return;
+    addNode(c, n.parent, "user", text, n);
     this.answer(c);
   },
 
@@ -65,9 +65,12 @@ const actions = {
 
   version(n, other) {
     if (!other) return;
+    const label = document.activeElement.getAttribute("aria-label");
     store.current.leaf = newestLeaf(store.current, other.id);
     this.keep();
     view.talk();
+    const again = [...byId("m-" + other.id).querySelectorAll(".acts button:enabled")];
+    (again.find((b) => b.getAttribute("aria-label") === label) || again[0]).focus();
   },
 
   stop() { if (this.stopper) this.stopper.abort(); },
@@ -85,13 +88,13 @@ const actions = {
       return null;
     }
     if (!n) n = addNode(c, c.leaf, "assistant", "");
-    n.error = "";
+    n.error = n.figures = "";
     this.running = n;
     this.stopper = new AbortController();
     this.keep();
     view.talk();
     view.busy(true);
-    const live = new Live(c, n), times = {start: performance.now(), first: 0, tokens: 0};
+    const live = new Live(c, n), times = {start: performance.now(), first: 0, last: 0, tokens: 0, model: body.model};
     try {
       await server.answer(body, this.stopper.signal, (chunk) => this.take(n, chunk, times, live));
     } catch (e) {
@@ -100,7 +103,7 @@ const actions = {
       if (e.state) showState(e.state);
     }
     if (n.thought && !n.thoughtMs) n.thoughtMs = performance.now() - (times.thinking || times.start);
-    if (!n.figures && times.first) n.figures = "first token " + seconds(times.first - times.start);
+    if (!n.figures && times.first) n.figures = this.counted(times);
     if (n.finish === "length") n.figures += (n.figures ? "; " : "") + "ended by the limit of tokens";
     this.running = this.stopper = null;
     view.busy(false);
@@ -111,6 +114,13 @@ const actions = {
     return n;
   },
 
+  /** The figures of an answer that ended before the server told them: what came here. */
+  counted(times) {
+    const n = times.tokens, s = (times.last - times.first) / 1000;
+    return (server.models.length ? times.model + ", " : "") + n + (n === 1 ? " token" : " tokens") +
+      (n > 1 && s > 0 ? ", " + ((n - 1) / s).toFixed(1) + " tok/s" : "") + ", first token " + seconds(times.first - times.start);
+  },
+
   take(n, chunk, times, live) {
     if (chunk.prompt_progress) view.progress(chunk.prompt_progress);
     const choice = chunk.choices && chunk.choices[0], delta = choice && choice.delta || {};
@@ -118,7 +128,9 @@ const actions = {
     const thought = delta.reasoning_content || "", text = delta.content || "";
     if (thought || text || delta.tool_calls) {
       view.progress(null);
-      if (!times.first) times.first = performance.now();
+      times.last = performance.now();
+      if (!times.first) times.first = times.last;
+      times.tokens += choice.token_ids ? choice.token_ids.length : 1;
       if (thought && !times.thinking) times.thinking = performance.now();
       if (text && n.thought && !n.thoughtMs) n.thoughtMs = performance.now() - (times.thinking || times.start);
       n.thought += thought;
@@ -131,9 +143,9 @@ const actions = {
       live.changed();
     }
     if (chunk.usage) {
-      const u = chunk.usage, t = chunk.timings || {}, cached = (u.prompt_tokens_details || {}).cached_tokens || 0;
-      n.figures = u.completion_tokens + " tokens" + (t.predicted_per_second ? ", " + t.predicted_per_second.toFixed(1) + " tok/s" : "") +
-        (times.first ? ", first token " + seconds(times.first - times.start) : "");
+      const u = chunk.usage, t = chunk.timings || {}, right = t.draft_n_accepted, cached = (u.prompt_tokens_details || {}).cached_tokens || 0;
+      n.figures = (server.models.length && chunk.model ? chunk.model + ", " : "") + u.completion_tokens + " tokens" + (t.predicted_per_second ? ", " + t.predicted_per_second.toFixed(1) + " tok/s" : "") +
+        (right ? ", " + right + " guessed" : "") + (times.first ? ", first token " + seconds(times.first - times.start) : "");
       view.context(u.total_tokens, cached, n.figures);
     }
   },
@@ -190,8 +202,8 @@ function saveSettings(event) {
   look();
 }
 
-function exportAll() {
-  const url = URL.createObjectURL(new Blob([JSON.stringify(store.all, null, 1)], {type: "application/json"}));
+function exportListed() {
+  const url = URL.createObjectURL(new Blob([JSON.stringify(store.having(byId("find").value), null, 1)], {type: "application/json"}));
   element("a", {href: url, download: "conversations.json"}).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
@@ -207,12 +219,14 @@ async function importFile(file) {
   }
 }
 
-const LOOK_AGAIN = 2000; // ms
+const LOOK_AGAIN = 2000, WHILE_LOADING = 500; // ms
 
 /** The state of the server in the head of the page; the settings open when it comes to want a key. */
 function showState(state) {
   const e = byId("state"), before = e.textContent;
-  e.textContent = state;
+  if (before !== state) e.textContent = state;
+  e.title = state === UNLOADABLE ? server.why : "";
+  if (state === UNLOADABLE && before !== state) view.error("The model " + server.model + " " + UNLOADABLE + ": " + server.why);
   e.dataset.ready = String(state === "ready");
   if (state !== NEEDS_KEY || before === NEEDS_KEY && !actions.running || byId("settings").open) return;
   settings();
@@ -221,6 +235,7 @@ function showState(state) {
 
 async function look() {
   showState(await server.look(byId("state").textContent === "ready"));
+  view.models(server.models, server.model);
   byId("picture").hidden = !server.sees;
   const title = server.model || "infer";
   if (byId("model").textContent !== title || !byId("model").title) {
@@ -229,56 +244,141 @@ async function look() {
   }
 }
 
-/** Looks for as long as the page is there; one that nobody sees waits. */
+/** A model of several is to answer from now on: it is loaded at once. */
+async function choose(name) {
+  view.error("");
+  try {
+    await server.load(name);
+  } catch (e) {
+    view.error(e.message);
+    if (e.state) return showState(e.state);
+  }
+  await look();
+}
+
+/** Looks for as long as the page is there; one that nobody sees waits, and an answer that has begun is not disturbed. */
 async function watch() {
-  if (!document.hidden && !actions.running) await look();
-  setTimeout(watch, LOOK_AGAIN);
+  const waits = () => server.models.length && byId("state").textContent !== "ready";
+  if (!document.hidden && (!actions.running || waits())) await look();
+  setTimeout(watch, server.models.some((m) => loadState(m) === "loading") ? WHILE_LOADING : LOOK_AGAIN);
+}
+
+// ---- keys, theme, other tabs ----
+
+/** The list of conversations, which narrow windows hide. */
+function side(open) {
+  byId("side").classList.toggle("open", open);
+  byId("menu").setAttribute("aria-expanded", String(open));
+}
+
+function begin() {
+  if (actions.running) return;
+  byId("find").value = "";
+  actions.open(store.begin());
+  actions.keep();
+}
+
+function search() {
+  side(true);
+  byId("find").focus();
+  byId("find").select();
+}
+
+function editLast() {
+  const asked = store.current ? path(store.current).filter((n) => n.role === "user") : [];
+  if (asked.length && !actions.running) actions.edit(asked[asked.length - 1]);
+}
+
+/** What Esc ends: a search, the answer, the list over a narrow window. */
+function escape(event) {
+  if (event.target === byId("find") && byId("find").value) {
+    byId("find").value = "";
+    view.conversations();
+  } else if (actions.running) {
+    actions.stop();
+  } else if (byId("side").classList.contains("open")) {
+    side(false);
+    byId("ask").focus();
+  }
+}
+
+/** The shortcuts; the settings have the list of them. */
+function keys(event) {
+  if (byId("settings").open || event.isComposing) return;
+  const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey;
+  if (key === "escape") return escape(event);
+  const does = control && key === "k" ? search : control && event.shiftKey && key === "o" ? begin : control && key === "/" ? settings
+    : key === "arrowup" && event.target === byId("ask") && !byId("ask").value ? editLast : null;
+  if (!does) return;
+  event.preventDefault();
+  does();
+}
+
+const THEME = "infer.theme";
+
+/** The theme that was chosen; none: the system's. */
+function showTheme() {
+  const theme = remembered.get(THEME) || "";
+  document.documentElement.dataset.theme = byId("theme").value = theme;
+}
+
+function fromAnotherTab(event) {
+  if (event.key === THEME) showTheme();
+  if (event.key !== STORE) return;
+  const shown = JSON.stringify(store.current);
+  store.refresh(Boolean(actions.running));
+  view.conversations();
+  const edited = store.current && document.querySelector("article textarea");
+  if (JSON.stringify(store.current) !== shown && !actions.running && !edited) view.talk();
 }
 
 function start() {
   const ask = byId("ask"), talk = byId("talk");
+  showTheme();
   store.load();
   view.conversations();
   view.talk();
   byId("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = ask.value;
-    if (!text.trim() && !pictures.list.length || actions.running) return;
+    if (!text.trim() && enclosed.empty() || actions.running) return;
     ask.value = "";
     grow(ask);
-    actions.send(text, pictures.take());
+    actions.send(text, enclosed.take());
   });
-  pictures.listen();
+  enclosed.listen();
   ask.addEventListener("input", () => grow(ask));
   ask.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) event.preventDefault(), byId("form").requestSubmit();
   });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && actions.running && !byId("settings").open) actions.stop();
+  document.addEventListener("keydown", keys);
+  byId("find").addEventListener("input", () => view.conversations());
+  byId("theme").addEventListener("change", (event) => {
+    remembered.set(THEME, event.target.value);
+    showTheme();
   });
+  window.addEventListener("storage", fromAnotherTab);
   talk.addEventListener("scroll", () => {
     view.follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40;
     byId("down").hidden = view.follows;
   }, {passive: true});
   byId("down").addEventListener("click", () => view.toEnd(true));
+  byId("models").addEventListener("change", (event) => choose(event.target.value));
   byId("stop").addEventListener("click", () => actions.stop());
-  byId("new").addEventListener("click", () => { if (!actions.running) actions.open(store.begin()), actions.keep(); });
+  byId("new").addEventListener("click", begin);
   byId("clear").addEventListener("click", () => {
-    if (actions.running || !confirm("Delete all conversations from this browser?")) return;
+    if (actions.running || !confirm("Delete all " + store.all.length + " conversations from this browser?")) return;
     store.all = [], store.current = null;
     actions.keep();
     view.talk();
   });
-  byId("export").addEventListener("click", exportAll);
+  byId("export").addEventListener("click", exportListed);
   byId("import").addEventListener("click", () => byId("file").click());
   byId("file").addEventListener("change", (event) => {
     if (event.target.files[0]) importFile(event.target.files[0]);
     event.target.value = "";
   });
-  byId("menu").addEventListener("click", () => {
-    const open = byId("side").classList.toggle("open");
-    byId("menu").setAttribute("aria-expanded", String(open));
-  });
+  byId("menu").addEventListener("click", () => side(!byId("side").classList.contains("open")));
   byId("settings-open").addEventListener("click", settings);
   byId("settings-cancel").addEventListener("click", () => byId("settings").close());
   byId("settings-form").addEventListener("submit", saveSettings);

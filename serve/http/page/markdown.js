@@ -48,18 +48,6 @@ function link(into, text, address) {
                             text: visible(text || url.href)}));
 }
 
-/** Code with strings, comments, numbers and words told apart, whatever the language. */
-function colour(into, code) {
-  const rule = /("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|(\/\/[^\n]*|\/\*[\s\S]*?\*\/|(?:^|\s)#[^\n]*|<!--[\s\S]*?-->|(?:^|\s)--[^\n]*)|\b(0x[\da-fA-F]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\b|\b(abstract|and|as|async|await|bool|break|case|catch|char|class|const|continue|def|default|delete|do|double|elif|else|enum|except|export|extends|extern|false|final|finally|float|fn|for|from|func|function|if|impl|import|in|int|interface|is|lambda|let|long|match|mod|mut|namespace|new|nil|none|None|not|null|nullptr|or|package|pass|private|protected|pub|public|raise|return|self|short|signed|sizeof|static|struct|super|switch|template|this|throw|trait|true|True|False|try|type|typedef|typename|union|unsigned|use|using|var|virtual|void|volatile|where|while|with|yield|select|insert|update|create|table|SELECT|FROM|WHERE|INSERT|UPDATE|JOIN|fi|then|esac|done|echo)\b/gm;
-  let at = 0;
-  for (const m of code.matchAll(rule)) {
-    if (m.index > at) into.append(code.slice(at, m.index));
-    into.append(element("span", {class: m[1] ? "c-s" : m[2] ? "c-c" : m[3] ? "c-n" : "c-w", text: m[0]}));
-    at = m.index + m[0].length;
-  }
-  if (at < code.length) into.append(code.slice(at));
-}
-
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/, ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/, RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/,
       HEAD = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, QUOTE = /^ {0,3}> ?/, DASHES = /^ *\|? *:?-+:? *(\| *:?-+:? *)*\|? *$/;
 
@@ -173,7 +161,7 @@ function codeBlock(text, language, closed) {
   const copy = button("Copy", () => copyText(code.textContent, copy), {"aria-label": "Copy code"});
   const figure = element("figure", {}, element("figcaption", {}, element("span", {text: visible(language || "text")}), copy),
                          element("pre", {tabindex: "0"}, code));
-  if (closed && text.length < LONG_CODE) colour(code, visible(text));
+  if (closed && text.length < LONG_CODE) colour(code, visible(text), language);
   else plain.data = visible(text), code.append(plain);
   return {figure, plain};
 }

@@ -2,7 +2,7 @@
 //
 // A conversation is a tree: a node knows its parent, children of one parent are versions of one message, and `leaf` says which
 // path is shown. {id, title, system, schema, params: {name: text}, nodes: {id: node}, leaf}
-// node: {id, parent, role, text, pictures: [data: URL], thought, thoughtMs, calls, finish, figures, error, time}
+// node: {id, parent, role, text, pictures: [data: URL], files: [{name, text}], thought, thoughtMs, calls, finish, figures, error, time}
 
 const STORE = "infer.conversations";
 
@@ -18,22 +18,26 @@ const store = {
     }
   },
 
-  /** The words that say why it could not be kept, or "". */
+  /** The words that say what could not be kept, or "". Pictures and files go first, of the oldest conversation first. */
   save() {
-    try {
-      localStorage.setItem(STORE, JSON.stringify(this.all));
-      return "";
-    } catch {
-      return this.saveWithout();
+    const kept = this.all.map((c) => JSON.stringify(c)), last = this.all.indexOf(this.current);
+    if (this.write(kept)) return "";
+    for (const i of [...this.all.keys()].reverse().filter((k) => k !== last).concat(last < 0 ? [] : last)) {
+      if (!Object.values(this.all[i].nodes).some((n) => n.pictures.length || n.files.length)) continue;
+      kept[i] = JSON.stringify(this.all[i], (key, value) => (["pictures", "files"].includes(key) ? undefined : value));
+      if (this.write(kept))
+        return "The browser has no room for the pictures and files of " + (i === last ? "this conversation" : "older conversations") +
+          ": they are kept until this tab is closed.";
     }
+    return "The browser has no room for more conversations: export and delete some.";
   },
 
-  saveWithout() {
+  write(list) {
     try {
-      localStorage.setItem(STORE, JSON.stringify(this.all, (key, value) => (key === "pictures" ? undefined : value)));
-      return "The browser has no room for the pictures: they are kept until this tab is closed.";
+      localStorage.setItem(STORE, "[" + list.join(",") + "]");
+      return true;
     } catch {
-      return "The browser has no room for more conversations: export and delete some.";
+      return false;
     }
   },
 
@@ -47,6 +51,31 @@ const store = {
                     params: last ? {...last.params} : {}, nodes: {}, leaf: null};
     this.all.unshift(this.current);
     return this.current;
+  },
+
+  /** Those with every word of a text in their title or in a message. */
+  having(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return this.all;
+    return this.all.filter((c) => {
+      const all = [c.title, ...Object.values(c.nodes).map((n) => n.text)].join("\n").toLowerCase();
+      return words.every((w) => all.includes(w));
+    });
+  },
+
+  /** Another tab has saved: what it has is taken over, but for a conversation that is being answered here, and what there was no room for. */
+  refresh(running) {
+    const mine = this.current, before = new Map(this.all.map((c) => [c.id, c.nodes]));
+    this.load();
+    for (const c of this.all)
+      for (const n of Object.values(c.nodes)) {
+        const old = (before.get(c.id) || {})[n.id];
+        if (old && !n.pictures.length) n.pictures = old.pictures;
+        if (old && !n.files.length) n.files = old.files;
+      }
+    const at = mine ? this.all.findIndex((c) => c.id === mine.id) : -1;
+    if (running && mine) this.all.splice(Math.max(at, 0), at < 0 ? 0 : 1, mine);
+    this.current = running ? mine : this.all[at] || null;
   },
 
   drop(c) {
@@ -69,7 +98,8 @@ function checked(list) {
     const nodes = {}, given = c.nodes && typeof c.nodes === "object" ? c.nodes : {};
     for (const [id, n] of Object.entries(given))
       if (n && ["user", "assistant"].includes(n.role))
-        nodes[id] = {id, parent: text(n.parent) || null, role: n.role, text: text(n.text), pictures: checkedPictures(n.pictures), thought: text(n.thought),
+        nodes[id] = {id, parent: text(n.parent) || null, role: n.role, text: text(n.text), pictures: checkedPictures(n.pictures), files: checkedFiles(n.files),
+                     thought: text(n.thought),
                      thoughtMs: Number(n.thoughtMs) || 0, calls: Array.isArray(n.calls) ? n.calls.map(checkedCall) : [],
                      finish: text(n.finish), figures: text(n.figures), error: text(n.error), time: Number(n.time) || 0};
     const params = {};
@@ -81,6 +111,11 @@ function checked(list) {
 
 function checkedPictures(list) {
   return (Array.isArray(list) ? list : []).filter((url) => typeof url === "string" && url.startsWith("data:image/"));
+}
+
+function checkedFiles(list) {
+  return (Array.isArray(list) ? list : []).filter((f) => f && typeof f.name === "string" && typeof f.text === "string")
+    .map(({name, text}) => ({name, text}));
 }
 
 function checkedCall(call) {
@@ -97,8 +132,8 @@ function path(c) {
   return way;
 }
 
-function addNode(c, parent, role, text, shown = []) {
-  const n = {id: newId(), parent, role, text, pictures: shown, thought: "", thoughtMs: 0, calls: [], finish: "", figures: "", error: "",
+function addNode(c, parent, role, text, {pictures = [], files = []} = {}) {
+  const n = {id: newId(), parent, role, text, pictures, files, thought: "", thoughtMs: 0, calls: [], finish: "", figures: "", error: "",
              time: Date.now()};
   c.nodes[n.id] = n;
   c.leaf = n.id;

@@ -23,25 +23,50 @@ async function refused(response) {
   return said || "The server answered with status " + response.status + ".";
 }
 
+const MODEL = "infer.model", UNLOADABLE = "cannot be loaded"; // MODEL: the one that was chosen here
+
+/** "loaded", "loading", "failed", "unloaded"; a server of one model says nothing of it. */
+const loadState = (m) => (!m.status ? "loaded" : m.status.failed ? "failed" : m.status.value);
+
 const server = {
   model: "", context: 0, sees: false,
+  why: "", // it cannot be loaded
+  models: [], // of a server of several, as /v1/models has them; else empty
 
   /** The words for the head of the page; known: the model was asked for before. */
   async look(known) {
     try {
       const health = await fetch("health");
       if (health.status === 503) return "loading the model";
-      if (known && health.ok) return "ready";
+      if (known && health.ok && !this.models.length) return "ready";
       const r = await fetch("v1/models", {headers: headers()});
       if (!r.ok) return r.status === 401 ? NEEDS_KEY : "status " + r.status;
-      const model = (await r.json()).data[0];
-      this.model = model.id;
-      this.context = model.context_length || 0;
-      this.sees = (model.input_modalities || []).includes("image");
-      return "ready";
+      const all = (await r.json()).data;
+      this.models = new Set(all.filter((m) => m.status).map((m) => m.path)).size > 1 ? all : [];
+      const named = (name) => all.find((m) => m.id === name), of = (state) => all.find((m) => loadState(m) === state);
+      return this.take(named(this.model) || this.models.length && named(remembered.get(MODEL)) || all.find((m) => m.pinned) ||
+        of("loaded") || of("loading") || of("unloaded") || all[0]);
     } catch {
       return OFFLINE;
     }
+  },
+
+  /** What is known of the model that answers next, and the words for it. */
+  take(model) {
+    this.model = model.id;
+    this.context = model.context_length || 0;
+    this.sees = (model.input_modalities || []).includes("image");
+    this.why = model.status && model.status.error || "";
+    return {loaded: "ready", loading: "loading the model", unloaded: "loads when asked"}[loadState(model)] || UNLOADABLE;
+  },
+
+  /** Has a model of several loaded; errors are thrown as words. */
+  async load(name) {
+    remembered.set(MODEL, name);
+    this.model = name;
+    const r = await fetch("models/load", {method: "POST", headers: headers(), body: JSON.stringify({model: name})})
+      .catch(() => { throw failure("The server cannot be reached.", OFFLINE); });
+    if (!r.ok) throw failure(await refused(r), r.status === 401 ? NEEDS_KEY : "");
   },
 
   /** Sends a conversation and calls on(chunk) for each part of the answer. Errors are thrown as words. */
@@ -93,12 +118,12 @@ function bodyOf(c, way, goOn) {
   const messages = c.system ? [{role: "system", content: c.system}] : [];
   for (const n of way) {
     if (n.role === "assistant" && n.error && !n.text) continue;
-    const shown = (n.pictures || []).map((url) => ({type: "image_url", image_url: {url}}));
-    const m = {role: n.role, content: shown.length ? shown.concat({type: "text", text: n.text}) : n.text};
+    const shown = n.pictures.map((url) => ({type: "image_url", image_url: {url}})), text = n.files.map(fenced).join("") + n.text;
+    const m = {role: n.role, content: shown.length ? shown.concat({type: "text", text}) : text};
     if (goOn && n.thought && n === way[way.length - 1]) m.reasoning_content = n.thought;
     messages.push(m);
   }
-  const body = {messages, stream: true, stream_options: {include_usage: true}, return_progress: true};
+  const body = {messages, stream: true, stream_options: {include_usage: true}, return_progress: true, return_token_ids: true};
   if (server.model) body.model = server.model;
   for (const [name] of PARAMS) if (c.params[name]) body[name] = Number(c.params[name]);
   if (c.schema.trim())

@@ -33,6 +33,22 @@ function copyText(text, from) {
   if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, () => {});
 }
 
+/** What this browser remembers; one that keeps nothing forgets. */
+const remembered = {
+  get(name) {
+    try {
+      return localStorage.getItem(name);
+    } catch {
+      return null;
+    }
+  },
+  set(name, value) {
+    try {
+      localStorage.setItem(name, value);
+    } catch { /* until this tab is closed */ }
+  },
+};
+
 function seconds(ms) {
   return ms < 10000 ? (ms / 1000).toFixed(1) + " s" : ms < 100000 ? Math.round(ms / 1000) + " s"
     : Math.floor(ms / 60000) + " min " + Math.round(ms % 60000 / 1000) + " s";

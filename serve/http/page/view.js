@@ -4,13 +4,13 @@ const view = {
   follows: true, // the reader is at the end: it stays in sight
 
   conversations() {
-    const list = byId("list");
+    const list = byId("list"), found = store.having(byId("find").value), all = store.all.length;
     list.replaceChildren();
-    for (const c of store.all)
+    for (const c of found)
       list.append(element("li", {},
         button(c.title, () => actions.open(c), {class: "pick", "aria-current": c === store.current ? "true" : null}),
         button("\u00d7", () => actions.drop(c), {"aria-label": "Delete " + c.title})));
-    byId("size").textContent = store.all.length + (store.all.length === 1 ? " conversation, " : " conversations, ") +
+    byId("size").textContent = (found.length < all ? found.length + " of " : "") + all + (all === 1 ? " conversation, " : " conversations, ") +
       bytes(store.size()) + " in this browser";
   },
 
@@ -27,8 +27,8 @@ const view = {
     const body = element("div", {class: "body", dir: "auto"}),
           e = element("article", {class: n.role, id: "m-" + n.id, "aria-label": n.role === "user" ? "You" : "Answer"},
                       element("h3", {text: n.role === "user" ? "You" : "Answer"}));
-    const shown = n.pictures && n.pictures.length ? element("div", {class: "pictures"}, ...n.pictures.map(thumbnail)) : null;
-    if (shown) e.append(shown);
+    if (n.pictures.length) e.append(element("div", {class: "pictures"}, ...n.pictures.map(thumbnail)));
+    e.append(...n.files.map((f) => this.file(f)));
     if (n.role === "user") body.textContent = visible(n.text);
     else {
       if (n.thought) e.append(this.thought(n));
@@ -38,6 +38,13 @@ const view = {
     e.append(body);
     if (n.error) e.append(element("p", {class: "bad", text: n.error}));
     if (n !== actions.running) e.append(this.acts(c, n));
+    return e;
+  },
+
+  /** A file of a message, made when it is opened. */
+  file(f) {
+    const e = element("details", {class: "file"}, element("summary", {text: visible(f.name) + ", " + bytes(f.text.length)}));
+    e.addEventListener("toggle", () => e.append(codeBlock(f.text, ending(f.name), true).figure), {once: true});
     return e;
   },
 
@@ -80,7 +87,7 @@ const view = {
   editor(n) {
     const e = byId("m-" + n.id), field = element("textarea", {rows: "4", "aria-label": "Edited message"});
     field.value = n.text;
-    const away = () => this.talk();
+    const away = () => { this.talk(); byId("ask").focus(); };
     e.querySelector(".body").replaceChildren(field);
     e.querySelector(".acts").replaceChildren(button("Send", () => actions.resend(n, field.value)), button("Cancel", away));
     field.addEventListener("keydown", (event) => { if (event.key === "Escape") away(); });
@@ -106,6 +113,18 @@ const view = {
       (cached ? ", " + cached + " from the cache" : "") + (words ? "; " + words : "");
   },
 
+  /** The models of several, each with its state; a select that is open is left alone where nothing changed. */
+  models(all, chosen) {
+    const select = byId("models"), rows = all.map((m) => [m.id, loadState(m)]), now = JSON.stringify([rows, chosen]);
+    select.hidden = !all.length;
+    byId("model").classList.toggle("unseen", all.length > 0);
+    if (select.dataset.now === now) return;
+    select.dataset.now = now;
+    select.replaceChildren(...rows.map(([id, state]) =>
+      element("option", {value: id, text: visible(id) + (state === "unloaded" ? "" : " (" + state + ")")})));
+    select.value = chosen;
+  },
+
   progress(p) {
     byId("progress").hidden = !p;
     if (!p) return;
@@ -114,9 +133,12 @@ const view = {
     byId("eta").textContent = "reading the prompt: " + p.processed + " of " + p.total + " tokens" + (left > 1000 ? ", " + seconds(left) + " left" : "");
   },
 
+  /** Send and Stop stand for each other, for who has the focus on them, too. */
   busy(on) {
-    byId("send").hidden = on;
-    byId("stop").hidden = !on;
+    const from = byId(on ? "send" : "stop"), focused = document.activeElement === from;
+    from.hidden = true;
+    byId(on ? "stop" : "send").hidden = false;
+    if (focused) byId(on ? "stop" : "ask").focus();
     if (!on) this.progress(null);
   },
 };

@@ -1,0 +1,699 @@
+/* Adapters: PEFT's logits on every model of tests/golden/adapter, on ref and the CPU, from folders and GGUF; rows with and without in one
+ * step; what the cache knows; files that are refused. */
+#include "tests/lib/hf_golden.h"
+#include "tests/lib/tolerance.h"
+#include "base/host.h"
+#include "cpu/cpu_isa.h"
+#include "engine_impl.h"
+#include "files/json.h"
+#include "files/gguf_write.h"
+#include "tests/lib/folder.h"
+#include "tests/lib/gguf_text.h"
+#include "tests/lib/pace.h"
+#include "tools/file/merge.h"
+#include "tools/file/quantize.h"
+
+/* The logits with an adapter; the model's path and the adapter's. */
+static void read_golden(struct golden *g, const char *const name[2], char adapter[512]) {
+    char file[64];
+    golden_read(g, name[0]);
+    memcpy(adapter, g->path, 512);
+    snprintf(file, sizeof file, "golden/hf/%.40s", name[1]);
+    test_path(g->path, sizeof g->path, file);
+}
+
+static struct infer_engine *engine(const struct infer_model *m, const char *device, int threads,
+                                   struct infer_adapter *const *adapter, const float *scale, int n) {
+    struct infer_engine *e;
+    const struct infer_engine_options o = {.device = device,
+                                           .kv_type = "f32",
+                                           .threads = threads,
+                                           .ctx = MAX_TOKENS,
+                                           .batch = 2 * MAX_TOKENS,
+                                           .slots = 3,
+                                           .decode_rows = 4,
+                                           .all_logits = true,
+                                           .strict_fp32 = true,
+                                           .gpu_layers = -1,
+                                           .cpu_experts = -1,
+                                           .adapter = (const struct infer_adapter *const *)adapter,
+                                           .adapter_scale = scale,
+                                           .n_adapter = n};
+    assert_ok(infer_engine_create(&e, m, &o));
+    return e;
+}
+
+/* The largest difference at the rows that are there, in standard deviations. */
+static double difference(const struct golden *g, const struct infer_prompt *p, const float *got) {
+    double top = 0;
+    for (int i = 0; i < p->n_rows; i++)
+        for (int k = 0; k < g->n_vocab; k++) {
+            const double d = (double)got[(size_t)p->rows[i] * (size_t)g->n_vocab + (size_t)k] -
+                             (double)p->logits[(size_t)i * (size_t)g->n_vocab + (size_t)k];
+            top = fmax(top, fabs(d) / g->sd);
+        }
+    return top;
+}
+
+/* The second prompt as decode rows. */
+static void check(const struct golden *g, struct infer_engine *e, const char *what, double tolerance) {
+    for (const struct infer_prompt *p = g->prompt; p < g->prompt + N_PROMPT; p++) {
+        const bool decode = p == g->prompt + 1;
+        float *got = malloc(elements(g, p) * sizeof *got);
+        compute(e, g, p, decode ? 3 : 33, decode, got);
+        const double d = difference(g, p, got);
+        if (!(d < tolerance))
+            fail_msg("%s, %s: %.3g of the standard deviation, tolerance %.3g", g->name, what, d, tolerance);
+        free(got);
+    }
+}
+
+static const char *const rows[][2] = {
+    {"../adapter/llama", "llama"},         {"../adapter/llama-second", "llama"},
+    {"../adapter/qwen3", "qwen3"},         {"../adapter/phi3", "phi3"},
+    {"../adapter/falcon_h1", "falcon_h1"}, {"../adapter/qwen3_next", "qwen3_next"},
+    {"../adapter/mixtral", "mixtral"}};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static void as_peft(void **state) {
+    (void)state;
+    for (int i = 0; i < N_ROWS; i++) {
+        struct golden g;
+        struct infer_model *m;
+        struct infer_adapter *a;
+        char adapter[512];
+        read_golden(&g, rows[i], adapter);
+        assert_ok(infer_model_open(&m, g.path, NULL));
+        assert_ok(infer_adapter_open(&a, m, adapter, NULL));
+        struct infer_engine *e = engine(m, "ref", 1, &a, NULL, 1);
+        check(&g, e, "ref", TOL_LOGITS_REF);
+        infer_engine_free(e);
+        if (cpu_isa_best() != CPU_ISA_NONE) {
+            e = engine(m, "cpu", 2, &a, NULL, 1);
+            check(&g, e, "cpu", TOL_LOGITS_FAST);
+            infer_engine_free(e);
+        }
+        infer_adapter_close(a);
+        infer_model_close(m);
+        golden_free(&g);
+    }
+}
+
+/* ---- GGUF ---- */
+
+/* The adapter of a folder of llama as GGUF: each pair under its name there, B's rows of q and k so that neighbours rotate together. */
+static void write_gguf(const char *folder, const struct model *m, const char *path) {
+    struct adapterfile *f;
+    struct gguf_writer *w;
+    assert_ok(adapterfile_open(&f, folder, m->arch, m->n_layer));
+    assert_ok(gguf_writer_open(&w, path));
+    gguf_writer_str(w, "general.type", "adapter");
+    gguf_writer_str(w, "general.architecture", "llama");
+    gguf_writer_str(w, "adapter.type", "lora");
+    gguf_writer_f32(w, "adapter.lora.alpha", 8);
+    char name[80];
+    for (size_t i = 0; i < f->n_pair; i++) {
+        const struct adapter_pair *p = &f->pair[i];
+        snprintf(name, sizeof name, "%s.lora_a", p->name);
+        gguf_writer_tensor(w, name, QUANT_F16, 2, p->a->shape);
+        snprintf(name, sizeof name, "%s.lora_b", p->name);
+        gguf_writer_tensor(w, name, QUANT_F32, 2, p->b->shape);
+    }
+    assert_ok(gguf_writer_begin(w));
+    for (size_t i = 0; i < f->n_pair; i++) {
+        const struct adapter_pair *p = &f->pair[i];
+        const int64_t r = p->a->shape[2], k = p->a->shape[3], n = p->b->shape[2],
+                      head = m->layer[0].attn.head_dim_k;
+        const bool turns = strstr(p->name, "attn_q") || strstr(p->name, "attn_k");
+        float *a = malloc((size_t)(r * k) * 4), *b = malloc((size_t)(n * r) * 4),
+              *to = malloc((size_t)(n * r) * 4);
+        uint16_t *half = malloc((size_t)(r * k) * 2);
+        quant_info(p->a->type)->decode(a, p->a->data, (size_t)(r * k));
+        quant_info(p->b->type)->decode(b, p->b->data, (size_t)(n * r));
+        quant_info(QUANT_F16)->encode(half, a, (size_t)(r * k), NULL);
+        for (int64_t row = 0; row < n; row++) {
+            const int64_t h = row / head, j = row % head,
+                          from = turns ? h * head + j % 2 * (head / 2) + j / 2 : row;
+            for (int64_t c = 0; c < r; c++) to[row * r + c] = p->scale * (float)r / 8 * b[from * r + c];
+        }
+        assert_ok(gguf_writer_data(w, half, (size_t)(r * k) * 2));
+        assert_ok(gguf_writer_data(w, to, (size_t)(n * r) * 4));
+        free(a), free(b), free(to), free(half);
+    }
+    assert_ok(gguf_writer_close(w));
+    adapterfile_close(f);
+}
+
+/* Both kinds of adapter on both kinds of model, whose rows of q and k are in another order; and of a quantised one. */
+static void folders_and_gguf(void **state) {
+    (void)state;
+    struct golden g;
+    struct folder d;
+    struct quantize_report report;
+    struct infer_model *m;
+    char folder[512], gguf[256], whole[256], small[256];
+    read_golden(&g, rows[0], folder);
+    folder_make(&d);
+    folder_file(&d, gguf, "adapter.gguf"), folder_file(&d, whole, "f32.gguf"),
+        folder_file(&d, small, "q8_0.gguf");
+    assert_ok(quantize_file(&(struct quantize_options){.in = g.path, .out = whole, .type = "f32"}, &report));
+    assert_ok(quantize_file(&(struct quantize_options){.in = g.path, .out = small, .type = "q8_0"}, &report));
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    write_gguf(folder, m->m, gguf);
+    infer_model_close(m);
+    const char *const models[] = {g.path, whole, small}, *const adapters[] = {folder, gguf};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) {
+            struct infer_adapter *a;
+            assert_ok(infer_model_open(&m, models[i], NULL));
+            assert_ok(infer_adapter_open(&a, m, adapters[k], NULL));
+            struct infer_engine *e = engine(m, "ref", 1, &a, NULL, 1);
+            check(&g, e, models[i], i == 2 ? 0.3 : TOL_LOGITS_REF);
+            infer_engine_free(e);
+            infer_adapter_close(a);
+            infer_model_close(m);
+        }
+    folder_remove(&d);
+    golden_free(&g);
+}
+
+/* What infer merge writes has the logits of model and adapter; of a half scale too. */
+static void merged(void **state) {
+    (void)state;
+    static const struct tensorfile_options none;
+    for (int i = 0; i < N_ROWS; i++) {
+        struct golden g;
+        struct folder d;
+        struct merge *merge;
+        struct quantize_report report;
+        struct infer_model *m;
+        char adapter[512], out[256];
+        read_golden(&g, rows[i], adapter);
+        folder_make(&d);
+        folder_file(&d, out, "merged.gguf");
+        const struct merge_named half[] = {{adapter, 0.25f}, {adapter, 0.75f}};
+        assert_ok(infer_model_open(&m, g.path, NULL));
+        const bool tied = m->m->tied;
+        infer_model_close(m);
+        assert_ok(merge_open(&merge, g.path, &none, half, 2));
+        assert_ok(quantize_file(
+            &(struct quantize_options){.in = g.path, .out = out, .type = "f32", .merge = merge}, &report));
+        merge_close(merge);
+        assert_ok(infer_model_open(&m, out, NULL));
+        assert_int_equal(m->m->tied, tied);
+        struct infer_engine *e = engine(m, "ref", 1, NULL, NULL, 0);
+        check(&g, e, "merged", TOL_LOGITS_REF);
+        infer_engine_free(e);
+        infer_model_close(m);
+        folder_remove(&d);
+        golden_free(&g);
+    }
+}
+
+/* A control vector: scale times the direction, behind its layer, in the layers that are asked for. */
+static void control_vectors(void **state) {
+    (void)state;
+    struct infer_model *m;
+    struct infer_adapter *a;
+    struct folder d;
+    struct infer_output o;
+    struct gguf_text g = {0};
+    char path[512], file[256];
+    float *want = NULL;
+    folder_make(&d);
+    gguf_text(
+        &g,
+        "head 3 1 1 key general.architecture 8 str controlvector tensor direction.1 0 0 32 pad 32 zero 128");
+    for (int i = 0; i < 32; i++) {
+        const float x = (float)(i % 5) - 2;
+        memcpy(g.data + g.n - 128 + 4 * i, &x, 4);
+    }
+    folder_put(&d, "v.gguf", g.data, g.n);
+    free(g.data);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    folder_file(&d, file, "v.gguf");
+    const struct infer_adapter_options beyond = {2, 2}, all = {1, 1};
+    assert_int_equal(infer_adapter_open(&a, m, file, &beyond), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "no direction is of layers 2 to 2"));
+    assert_ok(infer_adapter_open(&a, m, file, &all));
+    const int n = m->m->n_embd;
+    const float half[] = {0.5f};
+    /* the stream behind the last layer */
+    struct infer_engine_options eo = {
+        .device = "ref", .kv_type = "f32", .ctx = 64, .gpu_layers = -1, .cpu_experts = -1, .hidden = true};
+    struct infer_engine *plain, *e;
+    assert_ok(infer_engine_create(&plain, m, &eo));
+    eo.adapter = (const struct infer_adapter *const *)&a, eo.adapter_scale = half, eo.n_adapter = 1;
+    assert_ok(infer_engine_create(&e, m, &eo));
+    for (int with = 0; with < 2; with++) {
+        struct infer_engine *of = with ? e : plain;
+        int seq;
+        assert_ok(infer_seq_open(of, &seq));
+        const struct infer_row row = {.id = 5, .seq = seq, .want = INFER_WANT_LOGITS};
+        assert_ok(infer_step(of, &row, 1, &o));
+        float *x = malloc((size_t)n * sizeof *x);
+        assert_ok(of->backend->type->read(of->backend, ROW_PROMPT, (struct view){0, 0, n}, 1, x));
+        if (!with) {
+            want = x;
+            continue;
+        }
+        for (int i = 0; i < n; i++) /* the stream is the last thing in its buffer */
+            assert_true(fabsf(x[i] - want[i] - 0.5f * ((float)(i % 5) - 2)) < 1e-5f);
+        free(x);
+    }
+    free(want);
+    infer_engine_free(plain), infer_engine_free(e);
+    infer_adapter_close(a);
+    infer_model_close(m);
+    folder_remove(&d);
+}
+
+/* ---- rows with and without ---- */
+
+enum { LONG = 90, SEQS = 3 };
+
+/* Three sequences of the same tokens, by scales[i] (NULL: nothing is said), in steps together or one after the other: prompt, then ten
+ * decode rows; out[SEQS][11][n_vocab]. */
+static void answer(struct infer_engine *e, int n_vocab, const float *const scales[SEQS], bool together,
+                   float *out) {
+    struct infer_row row[SEQS * LONG];
+    struct infer_output o;
+    int seq[SEQS], n;
+    for (int first = 0; first < SEQS; first += together ? SEQS : 1) {
+        const int end = together ? SEQS : first + 1;
+        for (int i = first; i < end; i++) {
+            assert_ok(infer_seq_open(e, &seq[i]));
+            assert_ok(infer_seq_prefix(e, seq[i], NULL, 0,
+                                       &(struct infer_prefix){.salt = 7, .adapter = scales[i]}, &n));
+        }
+        for (int at = 0, step; at < LONG + 10; at += step) {
+            const bool decode = at >= LONG;
+            step = decode ? 1 : LONG;
+            n = 0;
+            for (int t = at; t < at + step; t++)
+                for (int i = first; i < end; i++) /* rows of all in turns */
+                    row[n++] = (struct infer_row){.id = (t * 7 + 3) % n_vocab,
+                                                  .pos = t,
+                                                  .seq = seq[i],
+                                                  .decode = decode,
+                                                  .want = t + 1 >= LONG ? INFER_WANT_LOGITS : 0};
+            assert_ok(infer_step(e, row, n, &o));
+            for (int i = first; i < end; i++)
+                memcpy(out + ((size_t)i * 11 + (size_t)(decode ? at - LONG + 1 : 0)) * (size_t)n_vocab,
+                       o.logits[i - first], (size_t)n_vocab * sizeof *out);
+        }
+        for (int i = first; i < end; i++) infer_seq_close(e, seq[i]);
+    }
+}
+
+/* A row has the same bits alone, beside rows with other adapters and for any number of threads; one without an adapter those of an engine
+ * that has none. */
+static void neighbours_do_not_matter(void **state) {
+    (void)state;
+    static const float both[] = {1, -0.5f}, second[] = {0, 2}, none[] = {0, 0};
+    const float *const mixed[SEQS] = {both, none, second}, *const plain[SEQS] = {NULL, NULL, NULL};
+    if (cpu_isa_best() == CPU_ISA_NONE) skip();
+    for (int b = 0; b < 2; b++) {
+        struct golden g;
+        struct infer_model *m;
+        struct infer_adapter *a[2];
+        char path[512], other[512];
+        read_golden(&g, rows[b ? N_ROWS - 1 : 0], path);
+        assert_ok(infer_model_open(&m, g.path, NULL));
+        assert_ok(infer_adapter_open(&a[0], m, path, NULL));
+        test_path(other, sizeof other, b ? "golden/adapter/mixtral" : "golden/adapter/llama-second");
+        assert_ok(infer_adapter_open(&a[1], m, other, NULL));
+        const size_t one = 11 * (size_t)g.n_vocab, n = SEQS * one;
+        float *want = malloc(n * 4), *got = malloc(n * 4);
+        struct infer_engine *e = engine(m, "cpu", 1, a, none, 2);
+        answer(e, g.n_vocab, mixed, false, want);
+        assert_memory_not_equal(want, want + one, one * 4);
+        assert_memory_not_equal(want + 2 * one, want + one, one * 4);
+        answer(e, g.n_vocab, mixed, true, got);
+        assert_memory_equal(got, want, n * 4);
+        infer_engine_free(e);
+        e = engine(m, "cpu", 3, a, none, 2);
+        cpu_delays_pretend(11); /* threads are late where they may be */
+        answer(e, g.n_vocab, mixed, true, got);
+        cpu_delays_pretend(0);
+        assert_memory_equal(got, want, n * 4);
+        infer_engine_free(e);
+        e = engine(m, "cpu", 2, NULL, NULL, 0);
+        answer(e, g.n_vocab, plain, true, got);
+        assert_memory_equal(got, want + one, one * 4);
+        infer_engine_free(e);
+        infer_adapter_close(a[0]), infer_adapter_close(a[1]);
+        infer_model_close(m);
+        free(want), free(got);
+        golden_free(&g);
+    }
+}
+
+/* ---- what the cache knows ---- */
+
+static int shared(struct infer_engine *e, const int32_t *ids, const float *scale) {
+    const struct infer_prefix among = {.adapter = scale};
+    int seq, n, probed = infer_prefix_probe(e, ids, LONG, &among, NULL);
+    assert_ok(infer_seq_open(e, &seq));
+    assert_ok(infer_seq_prefix(e, seq, ids, LONG, &among, &n));
+    infer_seq_close(e, seq);
+    assert_int_equal(n, probed);
+    return n;
+}
+
+/* Pages and snapshots are of an adapter and its scale; and of its content, not of its place in the list. */
+static void the_cache_knows(void **state) {
+    (void)state;
+    struct golden g;
+    struct folder d;
+    struct infer_model *m;
+    struct infer_adapter *a[2], *turned[2];
+    struct infer_output o;
+    char path[512], other[512], file[256];
+    static const float first[] = {1, 0}, half[] = {0.5f, 0}, second[] = {0, 1}, none[] = {0, 0};
+    int32_t ids[LONG];
+    struct infer_row row[LONG];
+    int seq, n;
+    read_golden(&g, rows[0], path);
+    folder_make(&d);
+    folder_file(&d, file, "seq.kv");
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    assert_ok(infer_adapter_open(&a[0], m, path, NULL));
+    assert_ok(
+        infer_adapter_open(&a[1], m, test_path(other, sizeof other, "golden/adapter/llama-second"), NULL));
+    turned[0] = a[1], turned[1] = a[0];
+    struct infer_engine *e = engine(m, "ref", 1, a, first, 2);
+    for (int t = 0; t < LONG; t++) ids[t] = (t * 7 + 3) % g.n_vocab;
+    assert_ok(infer_seq_open(e, &seq)); /* the options' scales */
+    for (int t = 0; t < LONG; t++) row[t] = (struct infer_row){.id = ids[t], .pos = t, .seq = seq};
+    row[LONG - 1].want = INFER_WANT_LOGITS;
+    assert_ok(infer_step(e, row, LONG, &o));
+    assert_ok(infer_seq_save(e, seq, file));
+    infer_seq_close(e, seq);
+    assert_int_equal(shared(e, ids, first), KV_PAGE);
+    assert_int_equal(shared(e, ids, NULL), KV_PAGE);
+    assert_int_equal(shared(e, ids, half), 0);
+    assert_int_equal(shared(e, ids, second), 0);
+    assert_int_equal(shared(e, ids, none), 0);
+    assert_ok(infer_seq_open(e, &seq));
+    assert_ok(infer_seq_load(e, seq, file));
+    infer_seq_close(e, seq);
+    assert_ok(infer_seq_open(e, &seq));
+    assert_ok(infer_seq_prefix(e, seq, NULL, 0, &(struct infer_prefix){.adapter = half}, &n));
+    assert_int_equal(infer_seq_load(e, seq, file), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(infer_error(), "other adapters or scales"));
+    infer_engine_free(e);
+    e = engine(m, "ref", 1, turned, second, 2);
+    assert_ok(infer_seq_open(e, &seq));
+    assert_ok(infer_seq_load(e, seq, file));
+    infer_engine_free(e);
+    e = engine(m, "ref", 1, NULL, NULL, 0);
+    assert_ok(infer_seq_open(e, &seq));
+    assert_int_equal(infer_seq_load(e, seq, file), INFER_E_UNSUPPORTED);
+    infer_engine_free(e);
+    infer_adapter_close(a[0]), infer_adapter_close(a[1]);
+    infer_model_close(m);
+    folder_remove(&d);
+    golden_free(&g);
+}
+
+/* What was written to .kv_store under an adapter is taken back under it alone, by another engine too. */
+static void the_store_knows(void **state) {
+    (void)state;
+    struct infer_model *m;
+    struct infer_adapter *a;
+    struct folder d;
+    struct infer_output o;
+    char path[512];
+    static const float scales[][1] = {{1}, {0.5f}, {0}, {1}};
+    static const int found[] = {0, 0, 0, KV_PAGE};
+    struct infer_row row[LONG];
+    int32_t ids[LONG];
+    if (cpu_isa_best() == CPU_ISA_NONE) skip();
+    folder_make(&d);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    assert_ok(infer_adapter_open(&a, m, test_path(path, sizeof path, "golden/adapter/llama"), NULL));
+    for (int i = 0; i < 4; i++) {
+        const struct infer_engine_options eo = {.device = "cpu",
+                                                .ctx = 256,
+                                                .threads = 1,
+                                                .gpu_layers = -1,
+                                                .cpu_experts = -1,
+                                                .kv_store = d.path,
+                                                .adapter = (const struct infer_adapter *const *)&a,
+                                                .adapter_scale = scales[i],
+                                                .n_adapter = 1};
+        struct infer_engine *e;
+        int seq, n;
+        bool done = false;
+        assert_ok(infer_engine_create(&e, m, &eo));
+        assert_ok(infer_seq_open(e, &seq));
+        for (int t = 0; t < LONG; t++)
+            ids[t] = 3 + t % 60, row[t] = (struct infer_row){.id = ids[t], .pos = t, .seq = seq};
+        assert_ok(infer_seq_prefix(e, seq, ids, LONG, NULL, &n));
+        while (!done) assert_ok(infer_seq_kept(e, seq, ids, LONG, NULL, 1, &n, &done));
+        assert_int_equal(n, found[i]);
+        assert_ok(infer_step(e, row + n, LONG - n, &o));
+        infer_engine_free(e);
+    }
+    infer_adapter_close(a);
+    infer_model_close(m);
+    folder_remove(&d);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(struct infer_model *m, const char *path, const char *says) {
+    struct infer_adapter *a;
+    const enum infer_status s = infer_adapter_open(&a, m, path, NULL);
+    if (s != INFER_E_INPUT && s != INFER_E_UNSUPPORTED && s != INFER_E_IO)
+        fail_msg("%s: status %d", path, (int)s);
+    if (!strstr(infer_error(), says)) fail_msg("'%s' is not in: %s", says, infer_error());
+    if (strchr(infer_error(), '\n')) fail_msg("more than a line: %s", infer_error());
+}
+
+static void broken_gguf(void **state) {
+    (void)state;
+    struct infer_model *m;
+    struct folder d;
+    char path[512], file[256];
+#define HEAD(t, k) "head 3 " #t " " #k " "
+#define KEYS                                                                                                 \
+    "key general.type 8 str adapter key general.architecture 8 str llama key adapter.type 8 str lora "
+#define ALPHA      "key adapter.lora.alpha 6 f32 8 "
+#define A_IS(dims) "tensor blk.0.attn_q.weight.lora_a 0 0 " dims
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {HEAD(1, 1) "key general.architecture 8 str llama " A_IS("32 2") " pad 32 zero 256",
+         "it is no adapter"},
+        {HEAD(1, 3) "key general.type 8 str adapter key general.architecture 8 str qwen3 key adapter.type 8 str lora " A_IS(
+             "32 2") " pad 32 zero 256",
+         "of another model"},
+        {HEAD(1, 3) "key general.type 8 str adapter key general.architecture 8 str llama key adapter.type 8 str ia3 " A_IS(
+             "32 2") " pad 32 zero 256",
+         "other adapters"},
+        {HEAD(1, 3) KEYS A_IS("32 2") " pad 32 zero 256", "adapter.lora.alpha' is missing"},
+        {HEAD(0, 4) KEYS ALPHA "pad 32", "no tensors"},
+        {HEAD(1, 5) KEYS ALPHA
+         "key adapter.alora.invocation_tokens 9 arr 4 1 u32 7 " A_IS("32 2") " pad 32 zero 256",
+         "from some tokens on"},
+        {HEAD(1, 4) KEYS "key adapter.lora.alpha 6 f32 nan " A_IS("32 2") " pad 32 zero 256", "alpha is"},
+        {HEAD(1, 4) KEYS ALPHA A_IS("32 2") " pad 32 zero 256", "has no B"},
+        {HEAD(1, 4) KEYS ALPHA "tensor blk.0.attn_norm.weight 0 0 32 pad 32 zero 128", "neither NAME.lora_a"},
+        {HEAD(2, 4) KEYS ALPHA A_IS("31 2") " tensor blk.0.attn_q.weight.lora_b 0 256 2 64 pad 32 zero 768",
+         "of another model"},
+        {HEAD(2, 4) KEYS ALPHA A_IS("32 2") " tensor blk.0.attn_q.weight.lora_b 0 256 2 63 pad 32 zero 760",
+         "of another model"},
+        {HEAD(2, 4) KEYS ALPHA A_IS("32 2") " tensor blk.0.attn_q.weight.lora_b 0 256 3 64 pad 32 zero 1024",
+         "of another model"},
+        {HEAD(2, 4) KEYS ALPHA
+         "tensor blk.9.attn_q.weight.lora_a 0 0 32 2 tensor blk.9.attn_q.weight.lora_b 0 256 2 64 "
+         "pad 32 zero 768",
+         "has no blk.9.attn_q.weight"},
+        {HEAD(2, 4) KEYS ALPHA
+         "tensor token_embd.weight.lora_a 0 0 32 2 tensor token_embd.weight.lora_b 0 256 2 67 "
+         "pad 32 zero 792",
+         "no matrix of a product"},
+        {HEAD(2, 4) KEYS ALPHA
+         "tensor blk.0.attn_q.weight.lora_a 0 0 32 2000 tensor blk.0.attn_q.weight.lora_b 0 256000 "
+         "2000 64 pad 32 zero 768000",
+         "more than 1024"},
+        {HEAD(2, 4) KEYS ALPHA A_IS("32 2") " tensor blk.0.attn_q.weight.lora_b 0 256 2 64 pad 32 zero 700",
+         "byte"},
+        {HEAD(1, 1) "key general.architecture 8 str controlvector tensor direction.9 0 0 32 pad 32 zero 128",
+         "layers 0 to 1"},
+        {HEAD(1, 1) "key general.architecture 8 str controlvector tensor direction.1 0 0 31 pad 32 zero 124",
+         "does not fit"},
+        {HEAD(1, 1) "key general.architecture 8 str controlvector tensor way.1 0 0 32 pad 32 zero 128",
+         "direction.N"},
+    };
+    folder_make(&d);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_text g = {0};
+        gguf_text(&g, cases[i].text);
+        folder_put(&d, "a.gguf", g.data, g.n);
+        refused(m, folder_file(&d, file, "a.gguf"), cases[i].says);
+        free(g.data);
+    }
+    refused(m, folder_file(&d, file, "none.gguf"), "none.gguf");
+    infer_model_close(m);
+    folder_remove(&d);
+}
+
+/* Configurations of PEFT that ask for more than pairs, beside the weights of tests/golden/adapter/llama. */
+static void broken_folders(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *says;
+    } cases[] = {
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_dora\": true}", "DoRA"},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"modules_to_save\": [\"lm_head\"]}",
+         "modules_to_save"},
+        {"{\"peft_type\": \"IA3\", \"lora_alpha\": 6}", "only LORA"},
+        {"{\"peft_type\": \"LORA\", \"r\": 4}", "lora_alpha is no number"},
+        {"{\"peft_type\": \"LORA\", \"lora_alpha\": 6, \"bias\": \"all\"}", "bias is 'all'"},
+        {"{\"peft_type\": \"LORA\", \"lora_alpha\": 6, \"init_lora_weights\": \"pissa_niter_4\"}",
+         "base that was changed"},
+        {"{\"peft_type\": \"LORA\", \"lora_alpha\": 6, \"alpha_pattern\": {\"q_proj|k_proj\": 2}}",
+         "expression"},
+        {"{\"peft_type\"", "adapter_config.json"},
+    };
+    struct infer_model *m;
+    struct folder d;
+    char path[512], command[1024], from[512];
+    folder_make(&d);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    refused(m, d.path, "no adapter_config.json");
+    folder_text(&d, "adapter_config.json", "{\"peft_type\": \"LORA\", \"lora_alpha\": 6}");
+    refused(m, d.path, "no adapter_model.safetensors");
+    snprintf(command, sizeof command, "cp '%s/adapter_model.safetensors' '%s'",
+             test_path(from, sizeof from, "golden/adapter/llama"), d.path);
+    assert_int_equal(system(command), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        folder_text(&d, "adapter_config.json", cases[i].config);
+        refused(m, d.path, cases[i].says);
+    }
+    folder_text(&d, "adapter_config.json", "{\"peft_type\": \"LORA\", \"lora_alpha\": 6}");
+    snprintf(command, sizeof command, "truncate -s -10 '%s/adapter_model.safetensors'", d.path);
+    assert_int_equal(system(command), 0);
+    refused(m, d.path, "adapter_model.safetensors");
+    infer_model_close(m);
+    /* of another model */
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/phi3"), NULL));
+    refused(m, from, "of another model");
+    infer_model_close(m);
+    folder_remove(&d);
+}
+
+/* Opens what is there as often as it takes until no allocation fails; every failure says so. */
+static void without_memory(struct infer_model *m, const char *path) {
+    struct infer_adapter *a;
+    enum infer_status s = INFER_E_MEMORY;
+    for (uint64_t k = 1; s; k++) {
+        mem_fail_at(k);
+        s = infer_adapter_open(&a, m, path, NULL);
+        mem_fail_at(0);
+        if (s && s != INFER_E_MEMORY) fail_msg("allocation %d: status %d: %s", (int)k, (int)s, infer_error());
+    }
+    infer_adapter_close(a);
+}
+
+/* Each byte of a file in turn is another one: it is refused with a line, or opened, and nothing else. */
+static void each_byte_lies(struct infer_model *m, const struct folder *d, const char *name,
+                           const char *opened, unsigned char *data, size_t n, size_t head) {
+    struct infer_adapter *a;
+    for (size_t i = 0; i < head; i += EVERY(7)) {
+        const unsigned char kept = data[i];
+        data[i] = i % 2 ? (unsigned char)~kept : (unsigned char)(kept + 1);
+        folder_put(d, name, data, n);
+        if (infer_adapter_open(&a, m, opened, NULL) == INFER_OK)
+            infer_adapter_close(a);
+        else
+            assert_true(*infer_error() && !strchr(infer_error(), '\n'));
+        data[i] = kept;
+    }
+    folder_put(d, name, data, n);
+}
+
+static void files_that_lie(void **state) {
+    (void)state;
+    struct infer_model *m;
+    struct folder d, peft;
+    struct gguf_text g = {0};
+    char path[512], file[256], command[1100];
+    static unsigned char weights[1 << 16];
+    folder_make(&d), folder_make(&peft);
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    gguf_text(&g, HEAD(2, 4) KEYS ALPHA A_IS(
+                      "32 2") " tensor blk.0.attn_q.weight.lora_b 0 256 2 64 pad 32 zero 768");
+    folder_put(&d, "a.gguf", g.data, g.n);
+    folder_file(&d, file, "a.gguf");
+    without_memory(m, file);
+    each_byte_lies(m, &d, "a.gguf", file, g.data, g.n, g.n - 768);
+    free(g.data);
+    snprintf(command, sizeof command, "cp '%s'/adapter_* '%s'",
+             test_path(path, sizeof path, "golden/adapter/llama-second"), peft.path);
+    assert_int_equal(system(command), 0);
+    json_use_mem();
+    without_memory(m, peft.path);
+    FILE *f = fopen(folder_file(&peft, file, "adapter_model.safetensors"), "rb");
+    assert_non_null(f);
+    const size_t n = fread(weights, 1, sizeof weights, f);
+    fclose(f);
+    uint64_t head;
+    memcpy(&head, weights, sizeof head);
+    assert_true(n < sizeof weights && head + 8 < n);
+    each_byte_lies(m, &peft, "adapter_model.safetensors", peft.path, weights, n, (size_t)head + 8);
+    infer_model_close(m);
+    folder_remove(&d), folder_remove(&peft);
+}
+
+/* Not with ranks; a scale that is none; the adapter of another model. */
+static void engines_that_have_none(void **state) {
+    (void)state;
+    struct infer_model *m, *other;
+    struct infer_adapter *a;
+    struct infer_engine *e;
+    char path[512];
+    const float nan[] = {NAN};
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
+    assert_ok(infer_model_open(&other, path, NULL));
+    assert_ok(infer_adapter_open(&a, m, test_path(path, sizeof path, "golden/adapter/llama"), NULL));
+    const struct infer_adapter *list[] = {a};
+    struct infer_engine_options o = {.device = "cpu",
+                                     .ctx = 64,
+                                     .ranks = 2,
+                                     .gpu_layers = -1,
+                                     .cpu_experts = -1,
+                                     .adapter = list,
+                                     .n_adapter = 1};
+    assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(infer_error(), "ranks have no adapters"));
+    o.ranks = 0, o.adapter_scale = nan;
+    assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_INPUT);
+    o.adapter_scale = NULL;
+    assert_int_equal(infer_engine_create(&e, other, &o), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "opened for another model"));
+    infer_adapter_close(a);
+    infer_model_close(m), infer_model_close(other);
+}
+
+int main(void) {
+    host_threads_pretend(4);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_peft),
+        cmocka_unit_test(folders_and_gguf),
+        cmocka_unit_test(neighbours_do_not_matter),
+        cmocka_unit_test(the_cache_knows),
+        cmocka_unit_test(broken_gguf),
+        cmocka_unit_test(broken_folders),
+        cmocka_unit_test(engines_that_have_none),
+        cmocka_unit_test(merged),
+        cmocka_unit_test(the_store_knows),
+        cmocka_unit_test(files_that_lie),
+        cmocka_unit_test(control_vectors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

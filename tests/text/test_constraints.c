@@ -1,0 +1,324 @@
+/* Regular expressions, Lark grammars, structural tags and rules that begin with themselves: which texts they take.
+ * The facts are those of the syntaxes' documents (docs.rs/regex, docs.python.org/3/library/re, lark-parser.readthedocs.io,
+ * xgrammar.mlc.ai/docs) and of what llguidance's parser/tests/test_lark.rs looks at; the texts are our own. */
+#include "tests/lib/test.h"
+#include "base/mem.h"
+#include "text/grammar/grammar_text.h"
+
+static bool matches(const struct infer_grammar *g, const char *text) {
+    struct matcher *m;
+    assert_ok(matcher_open(&m, g, NULL));
+    const bool yes = matcher_accept_bytes(m, text, strlen(text)) && matcher_complete(m);
+    matcher_close(m);
+    return yes;
+}
+
+struct vector {
+    const char *text, *yes[7], *no[7];
+};
+
+static void check(const struct vector *list, size_t n, enum infer_grammar_kind kind) {
+    for (size_t i = 0; i < n; i++) {
+        struct infer_grammar *g;
+        if (infer_grammar_open(&g, kind, list[i].text, strlen(list[i].text)))
+            fail_msg("%s: %s", list[i].text, err_message());
+        for (int k = 0; k < 7 && list[i].yes[k]; k++)
+            if (!matches(g, list[i].yes[k])) fail_msg("%s refuses %s", list[i].text, list[i].yes[k]);
+        for (int k = 0; k < 7 && list[i].no[k]; k++)
+            if (matches(g, list[i].no[k])) fail_msg("%s takes %s", list[i].text, list[i].no[k]);
+        infer_grammar_free(g);
+    }
+}
+#define CHECK(list, kind) check(list, sizeof list / sizeof *list, kind)
+
+static void regexes(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        {"", {""}, {"a"}},
+        {"abc", {"abc"}, {"ab", "abcd", ""}},
+        {"a|bc|", {"a", "bc", ""}, {"abc", "b"}},
+        {"^(?:ab|c)+$", {"ab", "cab", "ccc"}, {"", "abb"}},
+        {"^a|b$", {"a", "b"}, {"ab", ""}},
+        {"(^a$)|(^$)", {"a", ""}, {"aa"}},
+        {"\\Aa\\z", {"a"}, {"aa"}},
+        {"[a-c]{2,3}", {"ab", "ccc"}, {"a", "abca", "ad"}},
+        {"x{,2}y{2,}", {"yy", "xxyyy"}, {"xxxyy", "y"}},
+        {"a{2}{", {"aa{"}, {"aa", "a{"}},
+        {"a{x}", {"a{x}"}, {"a"}},
+        {"[^\\W\\d_]+", {"abZ"}, {"a1", "_", "a b"}},
+        {"[]a]", {"]", "a"}, {"[", ""}},
+        {"[^]a]", {"b"}, {"]", "a"}},
+        {"[a\\-z]", {"a", "-", "z"}, {"b"}},
+        {"[-a]", {"-", "a"}, {"b"}},
+        {"[[:alpha:]_]+", {"aZ_"}, {"a1"}},
+        {"[[:^digit:]]", {"a"}, {"1"}},
+        {"\\d+\\.\\d", {"12.5"}, {"12", "a.1", "\xd9\xa3.1"}},
+        {"(?u)\\d+", {"12", "\xd9\xa3"}, {"a"}},
+        {"(?u)\\w", {"\xc3\xa9", "_", "\xe4\xb8\x80"}, {"-", " "}},
+        {"\\w", {"a", "_"}, {"\xc3\xa9"}},
+        {"\\p{Lu}\\pL", {"Aa", "\xc3\x89x"}, {"aa", "A1"}},
+        {"\\P{L}", {"1"}, {"a"}},
+        {"(?i)str\xc3\xa9", {"STR\xc3\x89", "sTr\xc3\xa9"}, {"st"}},
+        {"(?i:a)b", {"Ab", "ab"}, {"aB"}},
+        {"a(?i)b|c", {"aB", "C"}, {"AB"}},
+        {".", {"a", "\xf0\x9f\x98\x80"}, {"\n", "", "ab"}},
+        {"(?s).", {"\n"}, {""}},
+        {"(?x) a b # note\n c", {"abc"}, {"a b c"}},
+        {"a(?#note)b", {"ab"}, {"a"}},
+        {"(?P<year>\\d{4})-(?<m>\\d\\d)", {"2024-05"}, {"2024-5"}},
+        {"a*?b+?", {"b", "aab"}, {"a"}},
+        {"\\x41\\u00e9\\u{1F600}\\x{42}",
+         {"A\xc3\xa9\xf0\x9f\x98\x80"
+          "B"},
+         {"A"}},
+        {"\\\"\\/\\.\\-", {"\"/.-"}, {"\"/a-"}},
+        {"\\t\\n\\r", {"\t\n\r"}, {"tnr"}},
+        {"(a(b(c)?)?)?", {"", "a", "ab", "abc"}, {"ac", "bc"}},
+    };
+    CHECK(list, INFER_GRAMMAR_REGEX);
+    static const struct vector patterns[] = {
+        /* a pattern of a schema matches anywhere, where ^ and $ do not hold it */
+        {"{\"pattern\": \"^a|b$\"}", {"\"a\"", "\"xb\"", "\"axx\""}, {"\"xa\"", "\"bx\""}},
+        {"{\"pattern\": \"^(\\\\s|[^\\\\d\\\"])$\"}",
+         {"\" \"", "\"\\t\"", "\"x\""},
+         {"\"1\"", "\"\\\"\"", "\"\""}},
+        {"{\"pattern\": \"^.$\"}", {"\"x\"", "\"\\t\""}, {"\"\\n\"", "\"\\r\""}},
+        {"{\"pattern\": \"^$|^a\"}", {"\"\"", "\"ab\""}, {"\"b\""}},
+    };
+    CHECK(patterns, INFER_GRAMMAR_SCHEMA);
+}
+
+static void larks(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        {"start: \"a\" | \"b\" // note\n", {"a", "b"}, {"", "ab"}},
+        {"%llguidance {}\n\nstart: /[0-9]+/ \"!\"?", {"1", "12!"}, {"!", ""}},
+        {"?start: expr\nexpr: expr \"+\" term -> add\n    | term\n?term: NUM | \"(\" expr \")\"\nNUM.2: \"0\"..\"9\"+\n",
+         {"1", "1+2+34", "(1+2)+3", "((1))"},
+         {"+1", "1+", "(1", "1 + 2"}},
+        {"start: pair (\",\" pair)*\npair: CNAME \"=\" SIGNED_NUMBER\n%import common.CNAME\n%import common (SIGNED_NUMBER, WS)\n%ignore WS\n",
+         {"a=1", "a_1 = -2.5e3 ,\n b= 7 "},
+         {"a=", "1=a", " a=1", "a=1,"}},
+        {"%llguidance {\"allow_initial_skip\": true}\nstart: \"a\" \"b\"\n%ignore \" \" | /#.*\\n/\n",
+         {" a #x\n b", "ab"},
+         {"a\tb"}},
+        {"start: \"select\"i WS NAME\nNAME: (LETTER | \"_\")+\nLETTER: /[a-z]/i\n%import common.WS -> WS\n",
+         {"SELECT x_Y", "select a"},
+         {"selec a", "selecta"}},
+        {"start: ab{3,5}\nab: \"a\" | \"b\"\n", {"aba", "abaaa"}, {"ab", "aaaaaa"}},
+        {"start: A~2 B~1..2 [\"c\"] C{,1}\nA: \"a\"\nB: \"b\"\nC: \"d\"",
+         {"aab", "aabbcd", "aabd"},
+         {"ab", "aabbb"}},
+        {"start: /.../ \"abc\" /.../",
+         {"abcabcabc", "\xe4\xb8\x80\xe4\xb8\x80xabcyyy"},
+         {"aabcccc", "aaaaabcccc"}},
+        {"start: \"'foo'\" /a+/ | STRING /b+/\nSTRING: /'[^']*'/", {"'foo'aa", "'x'b", "'foo'bb"}, {"'x'a"}},
+        {"!start: %json {\"type\": \"object\",\n \"properties\": {\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"],\n"
+         "\"additionalProperties\": false} \";\"\n",
+         {"{\"n\":1};"},
+         {"{};", "{\"n\":1}"}},
+        {"start: x\nx: y \"1\" | \"0\"\ny: z\nz: x \"2\" |\n",
+         {"0", "1", "021", "121", "02121"},
+         {"", "2", "01"}},
+        {"start[capture=\"x\"]: \"\\\"\\u00e9\\x41\\n\" root\nroot: \"-\"",
+         {"\"\xc3\xa9"
+          "A\n-"},
+         {"-"}},
+        {"start: a-b\na-b: \"x\" -> name\n  // between\n\n  | (\n \"y\" )\n", {"x", "y"}, {"xy"}},
+        {"start: S\nS: ESCAPED_STRING | C_COMMENT\n%import common.ESCAPED_STRING\n%import common.C_COMMENT\n",
+         {"\"a\\\"b\"", "/* a * b **/"},
+         {"\"a\"b\"", "/* */ */"}},
+    };
+    CHECK(list, INFER_GRAMMAR_TEXT); /* told apart from GBNF */
+    static const struct vector gbnf[] = {{"# note\nroot ::= \"a\"\n", {"a"}, {"b"}},
+                                         {"root::=\"a\"", {"a"}, {"b"}}};
+    CHECK(gbnf, INFER_GRAMMAR_TEXT);
+}
+
+static void left_recursion(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        {"root ::= root \"a\" | \"b\"", {"b", "ba", "baaa"}, {"", "a", "ab"}},
+        {"root ::= root \"a\" |", {"", "a", "aaa"}, {"b"}},
+        {"root ::= e\ne ::= e [+\\-] t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]",
+         {"1", "1+2*3", "(1-2)*3-4", "((1)*2)"},
+         {"", "1+", "*1", "(1", "1**2", "12"}},
+        {"root ::= a \"x\" | \"x\"\na ::= b \"y\"\nb ::= root \"z\" | a",
+         {"x", "xzyx", "xzyyx", "xzyxzyx"},
+         {"xzx", "xyx", "yx"}},
+        /* behind what can be empty */
+        {"root ::= s? root \"a\" | \"b\"\ns ::= \"s\"*", {"b", "ba", "sbaa", "ssbaa"}, {"bsa", "a"}},
+        /* twice at once */
+        {"root ::= root root | \"a\"", {"a", "aaaa"}, {"", "b"}},
+        {"root ::= root | \"a\"", {"a"}, {"aa", ""}},
+        {"root ::= a? \"c\"\na ::= a? \"b\" a?", {"c", "bc", "bbbc"}, {"", "b"}},
+        /* from within, not from the beginning */
+        {"root ::= \"(\" root \")\" root | ", {"", "()", "(())()"}, {"(", ")("}},
+        {"root ::= (root \"x\")* \"y\"", {"y", "yxy", "yxyxy"}, {"x", "yx", "yy"}},
+    };
+    CHECK(list, INFER_GRAMMAR_TEXT);
+    /* thousands of levels take no room of their own */
+    struct infer_grammar *g;
+    struct matcher *m;
+    const char *text = "root ::= root \"a\" | root \"b\" | \"b\"";
+    assert_ok(infer_grammar_from_gbnf(&g, text, strlen(text)));
+    assert_ok(matcher_open(&m, g, NULL));
+    mem_forbid(true);
+    for (int i = 0; i < 200000; i++) assert_true(matcher_accept_bytes(m, "b", 1));
+    mem_forbid(false);
+    assert_false(matcher_cut(m));
+    matcher_close(m);
+    infer_grammar_free(g);
+}
+
+static void tags(void **state) {
+    (void)state;
+#define FUNCTION(name)                                                                                       \
+    "{\"begin\": \"<f=" name                                                                                 \
+    ">\", \"content\": {\"type\": \"json_schema\", \"json_schema\": {\"type\": \"integer\"}}, \"end\": \"</f>\"}"
+    static const struct vector list[] = {
+        {"{\"type\": \"structural_tag\", \"structures\": [{\"begin\": \"<f=a>\", \"schema\": {\"type\": \"integer\"}, \"end\": \"</f>\"},"
+         "{\"begin\": \"<f=b>\", \"schema\": \"{\\\"const\\\": null}\", \"end\": \"</f>\"}], \"triggers\": [\"<f=\"]}",
+         {"", "text < f <f <<f=a>7</f> and <f=b>null</f>.", "<f=a>-1</f><f=a>2</f>"},
+         {"<f=", "<f=c>1</f>", "<f=a>x</f>", "<f=b>1</f>", "<f=a>7</f> <f=a>7"}},
+        {"{\"type\": \"structural_tag\", \"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<f=\"], \"at_least_one\": true, "
+         "\"tags\": [" FUNCTION("a") "]}}",
+         {"<f=a>7</f>", "<f=a>7</f> bye <f=a>8</f>"},
+         {"", "hi <f=a>7</f>"}},
+        {"{\"type\": \"structural_tag\", \"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<f=a\", \"<f=b\"], \"stop_after_first\": true, "
+         "\"excludes\": [\"no\"], \"tags\": [" FUNCTION("a") "," FUNCTION("b") "]}}",
+         {"hm <f=a>7</f>", "n o", ""},
+         {"<f=a>7</f> ", "a no", "<f=ac"}},
+        {"{\"type\": \"sequence\", \"elements\": [{\"type\": \"tag\", \"begin\": \"<think>\", \"content\": {\"type\": \"any_text\"}, \"end\": \"</think>\"}, "
+         "{\"type\": \"or\", \"elements\": [{\"type\": \"regex\", \"pattern\": \"[0-9]+\"}, {\"type\": \"const_string\", \"value\": \"\\\"?\\\"\"}, "
+         "{\"type\": \"grammar\", \"grammar\": \"root ::= x{2,3}\\nx ::= [a\\\"]\"}]}]}",
+         {"<think>a</</think>12", "<think></think>\"?\"", "<think>\n</think>a\"a"},
+         {"<think>a</think>", "12", "<think></think></think>1", "<think></think>a"}},
+        {"{\"type\": \"tags_with_separator\", \"separator\": \", \", \"tags\": [" FUNCTION("a") "]}",
+         {"", "<f=a>1</f>", "<f=a>1</f>, <f=a>2</f>"},
+         {"<f=a>1</f>,<f=a>2</f>", "<f=a>1</f>, "}},
+        {"{\"type\": \"repeat\", \"min\": 1, \"max\": 2, \"content\": {\"type\": \"tag\", \"begin\": \"[\", \"content\": {\"type\": \"any_text\", "
+         "\"excludes\": [\"[\"]}, \"end\": [\"]\", \"|\"]}}",
+         {"[a]", "[a|[b]"},
+         {"", "[[]", "[a][b][c]"}},
+        /* ends and beginnings that overlap */
+        {"{\"type\": \"tag\", \"begin\": \"\", \"content\": {\"type\": \"any_text\"}, \"end\": \"aab\"}",
+         {"aaab", "abaab"},
+         {"aabaab", "ab"}},
+    };
+    CHECK(list, INFER_GRAMMAR_TAGS);
+}
+
+static void errors(void **state) {
+    (void)state;
+    static const struct {
+        enum infer_grammar_kind kind;
+        const char *text, *says;
+        bool unsupported;
+    } list[] = {
+        {INFER_GRAMMAR_REGEX, "ab(c", "regex, character 4: a group has no end", false},
+        {INFER_GRAMMAR_REGEX, "\xc3\xa9)", "character 2: a ) without (", false},
+        {INFER_GRAMMAR_REGEX, "[a", "a class has no end", false},
+        {INFER_GRAMMAR_REGEX, "[b-a]", "character 4: a range of a class runs backwards", false},
+        {INFER_GRAMMAR_REGEX, "[\\d-z-a]", "runs backwards", false},
+        {INFER_GRAMMAR_REGEX, "a**", "a repetition of a repetition", false},
+        {INFER_GRAMMAR_REGEX, "*a", "a repetition of nothing", false},
+        {INFER_GRAMMAR_REGEX, "a{3,2}", "wrong way round", false},
+        {INFER_GRAMMAR_REGEX, "a{99999}", "more than 20000", false},
+        {INFER_GRAMMAR_REGEX, "[^\\s\\S]", "a class that no character is in", false},
+        {INFER_GRAMMAR_REGEX, "\\x4", "hexadecimal", false},
+        {INFER_GRAMMAR_REGEX, "\xff", "not UTF-8", false},
+        {INFER_GRAMMAR_REGEX, "a\\", "ends too early", false},
+        {INFER_GRAMMAR_REGEX, "(?=a)b", "looks ahead is not supported", true},
+        {INFER_GRAMMAR_REGEX, "(?<!a)b", "looks behind is not supported", true},
+        {INFER_GRAMMAR_REGEX, "(a)\\1", "character 5: a back reference is not supported", true},
+        {INFER_GRAMMAR_REGEX, "\\ba", "a word's border", true},
+        {INFER_GRAMMAR_REGEX, "a^b", "^ inside is not supported", true},
+        {INFER_GRAMMAR_REGEX, "(a$|b)c", "$ inside is not supported", true},
+        {INFER_GRAMMAR_REGEX, "a++", "possessive", true},
+        {INFER_GRAMMAR_REGEX, "[a&&b]", "&& in a class", true},
+        {INFER_GRAMMAR_REGEX, "\\p{Greek}", "general category", true},
+        {INFER_GRAMMAR_LARK, "root: \"a\"", "lark line 1: 'start' is not defined", false},
+        {INFER_GRAMMAR_LARK, "start: a\n\na: \"x\"\na: \"y\"", "lark line 4: 'a' is defined twice", false},
+        {INFER_GRAMMAR_LARK, "start: \"a\n", "line 1: a string has no end", false},
+        {INFER_GRAMMAR_LARK, "start: \"a\"\n  \"b\"\n", "line 2: expected the name", false},
+        {INFER_GRAMMAR_LARK, "start: (\"a\"\n", "expected ')'", false},
+        {INFER_GRAMMAR_LARK, "start: A\nA: b\nb: \"x\"", "line 2: a terminal names the rule 'b'", false},
+        {INFER_GRAMMAR_LARK, "start: foo{7,6}\nfoo: \"a\"", "wrong way round", false},
+        {INFER_GRAMMAR_LARK, "start: /[abc/ ", "lark line 1: regex, character 4", false},
+        {INFER_GRAMMAR_LARK, "start: \"ab\"..\"c\"", "single characters", false},
+        {INFER_GRAMMAR_LARK, "start: \"d\"..\"a\"", "runs backwards", false},
+        {INFER_GRAMMAR_LARK, "%import common.BLAH\nstart: BLAH", "common has no 'BLAH'", false},
+        {INFER_GRAMMAR_LARK, "start: start \"x\"", "begins with itself, and no text ends it", false},
+        {INFER_GRAMMAR_LARK, "start: %json {\"type\": 3", "%json", false},
+        {INFER_GRAMMAR_LARK, "\nstart: %json {\"type\": \"kaboom\"}", "lark line 2: schema: unknown type",
+         false},
+        {INFER_GRAMMAR_LARK, "%import python.NAME\nstart: NAME",
+         "another module than common is not supported", true},
+        {INFER_GRAMMAR_LARK, "_sep{x, y}: x (y x)*\nstart: \"a\"", "a template is not supported", true},
+        {INFER_GRAMMAR_LARK, "start: <|tool|> \"a\"", "a control token", true},
+        {INFER_GRAMMAR_LARK, "start[lazy]: /.*/", "an attribute of a rule", true},
+        {INFER_GRAMMAR_LARK, "%declare X\nstart: X", "%declare is not supported", true},
+        {INFER_GRAMMAR_LARK, "start: A\nA: \"a\" & \"b\"", "& (and) is not supported", true},
+        {INFER_GRAMMAR_LARK, "start: /a/l", "a flag of a regular expression", true},
+        {INFER_GRAMMAR_TAGS,
+         "{\"type\": \"structural_tag\", \"format\": {\"type\": \"tag\", \"begin\": \"a\", \"content\": {\"type\": \"regex\", "
+         "\"pattern\": \"(\"}}}",
+         "structural tag at /format/content: regex, character 1", false},
+        {INFER_GRAMMAR_TAGS, "{\"type\": \"qwen_xml_parameter\"}",
+         "the type 'qwen_xml_parameter' is not supported", true},
+        {INFER_GRAMMAR_TAGS,
+         "{\"type\": \"triggered_tags\", \"triggers\": [\"x\"], \"tags\": [" FUNCTION("a") "]}",
+         "none of the triggers", false},
+        {INFER_GRAMMAR_TAGS, "{", "structural tag", false},
+        {INFER_GRAMMAR_TAGS, "[]", "without 'type'", false},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct infer_grammar *g = NULL;
+        const enum infer_status st = infer_grammar_open(&g, list[i].kind, list[i].text, strlen(list[i].text));
+        if (st != (list[i].unsupported ? INFER_E_UNSUPPORTED : INFER_E_INPUT) ||
+            !strstr(err_message(), list[i].says))
+            fail_msg("%s: status %d, %s; wanted %s", list[i].text, st, st ? err_message() : "compiled",
+                     list[i].says);
+        assert_null(g);
+    }
+    char deep[4096];
+    memset(deep, '(', sizeof deep);
+    struct infer_grammar *g;
+    assert_int_equal(infer_grammar_open(&g, INFER_GRAMMAR_REGEX, deep, sizeof deep), INFER_E_INPUT);
+    assert_int_equal(infer_grammar_open(&g, INFER_GRAMMAR_LARK, deep, sizeof deep), INFER_E_INPUT);
+}
+
+static void failing_allocations(void **state) {
+    (void)state;
+    static const struct {
+        enum infer_grammar_kind kind;
+        const char *text;
+    } list[] = {
+        {INFER_GRAMMAR_REGEX, "(?i)a[b-d]{2}|\\w+"},
+        {INFER_GRAMMAR_LARK, "start: start \"+\" A | A | %json {\"const\": 1}\nA: /x/i\n%ignore \" \"\n"},
+        {INFER_GRAMMAR_TAGS,
+         "{\"type\": \"triggered_tags\", \"triggers\": [\"<\"], \"tags\": [" FUNCTION("a") "]}"}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        for (uint64_t k = 1;; k++) {
+            struct infer_grammar *g = NULL;
+            mem_fail_at(k);
+            const enum infer_status st =
+                infer_grammar_open(&g, list[i].kind, list[i].text, strlen(list[i].text));
+            mem_fail_at(0);
+            infer_grammar_free(g);
+            if (st == INFER_OK) {
+                if (k <= 2) fail_msg("%s: %d allocations", list[i].text, (int)k);
+                break;
+            }
+            if (st != INFER_E_MEMORY) fail_msg("allocation %d: status %d, %s", (int)k, st, err_message());
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regexes), cmocka_unit_test(larks),  cmocka_unit_test(left_recursion),
+        cmocka_unit_test(tags),    cmocka_unit_test(errors), cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* infer bench --plot: the results as SVG, a panel for what the tests differ in: depth, sequences, lengths. Lines are tests of one kind, whiskers
+ * the interval of 95% (the range, with few repetitions); the saved run of --compare is dashed. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "files/outfile.h"
+#include "tools/measure/bench.h"
+#include "tools/tool.h"
+
+enum { LEFT = 70, TOP = 40, WIDTH = 560, HEIGHT = 260, LEGEND = 170, PANEL = HEIGHT + 90, MOST = 256 };
+enum axis { AXIS_DEPTH, AXIS_SEQUENCES, AXIS_LENGTH, AXES };
+static const char *const axis_names[] = {"positions already in the context", "sequences decoded together",
+                                         "tokens of the test"};
+static const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b"};
+
+struct point {
+    int at[AXES];
+    bool prompt, saved;
+    double y, least, most;
+};
+
+/* pp512, tg128, tg64x8@d1024 */
+static bool read_point(struct point *p, const struct bench_result *r, bool saved) {
+    int n = 0;
+    *p = (struct point){.at = {0, 1, 0}, .prompt = r->test[0] == 'p', .saved = saved, .y = r->tok_s};
+    const char *at = r->test + 2;
+    if (sscanf(at, "%d%n", &p->at[AXIS_LENGTH], &n) != 1) return false;
+    at += n;
+    if (*at == 'x' && sscanf(at, "x%d%n", &p->at[AXIS_SEQUENCES], &n) == 1) at += n;
+    if (*at == '@') sscanf(at, "@d%d", &p->at[AXIS_DEPTH]);
+    const double half = bench_interval(r);
+    p->least = isfinite(half) ? r->tok_s * exp(-half) : r->tok_s_min;
+    p->most = isfinite(half) ? r->tok_s * exp(half) : r->tok_s_max;
+    return true;
+}
+
+struct plot {
+    FILE *f;
+    struct point p[MOST];
+    int n, place[MOST], n_place; /* values of the axis, rising */
+    double top;
+    enum axis axis;
+};
+
+static bool same_line(const struct plot *d, const struct point *a, const struct point *b) {
+    bool same = a->prompt == b->prompt && a->saved == b->saved;
+    for (int i = 0; i < AXES; i++) same = same && (i == (int)d->axis || a->at[i] == b->at[i]);
+    return same;
+}
+
+static void places(struct plot *d) {
+    d->n_place = 0, d->top = 0;
+    for (int i = 0; i < d->n; i++) {
+        int k = 0;
+        while (k < d->n_place && d->place[k] < d->p[i].at[d->axis]) k++;
+        d->top = fmax(d->top, d->p[i].most);
+        if (k < d->n_place && d->place[k] == d->p[i].at[d->axis]) continue;
+        memmove(d->place + k + 1, d->place + k, (size_t)(d->n_place - k) * sizeof *d->place);
+        d->place[k] = d->p[i].at[d->axis], d->n_place++;
+    }
+}
+
+static double x_of(const struct plot *d, const struct point *p) {
+    int k = 0;
+    while (d->place[k] != p->at[d->axis]) k++;
+    return LEFT + WIDTH * (k + 0.5) / d->n_place;
+}
+static double y_of(const struct plot *d, double y) { return TOP + HEIGHT * (1 - y / d->top); }
+
+static void draw_frame(const struct plot *d) {
+    fprintf(d->f, "<rect x='%d' y='%d' width='%d' height='%d' fill='none' stroke='#888'/>\n", LEFT, TOP,
+            WIDTH, HEIGHT);
+    for (int i = 0; i <= 4; i++)
+        fprintf(
+            d->f,
+            "<text x='%d' y='%.1f' text-anchor='end'>%.4g</text><line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n",
+            LEFT - 6, y_of(d, d->top * i / 4) + 4, d->top * i / 4, LEFT, LEFT + WIDTH,
+            y_of(d, d->top * i / 4), y_of(d, d->top * i / 4));
+    for (int k = 0; k < d->n_place; k++)
+        fprintf(d->f, "<text x='%.1f' y='%d' text-anchor='middle'>%d</text>\n",
+                LEFT + WIDTH * (k + 0.5) / d->n_place, TOP + HEIGHT + 18, d->place[k]);
+    fprintf(d->f, "<text x='%d' y='%d' text-anchor='middle'>%s</text><text x='%d' y='%d'>tok/s</text>\n",
+            LEFT + WIDTH / 2, TOP + HEIGHT + 38, axis_names[d->axis], LEFT, TOP - 10);
+}
+
+static void line_name(const struct plot *d, const struct point *p, char name[96]) {
+    int n = snprintf(name, 96, "%s", p->prompt ? "pp" : "tg");
+    if (d->axis != AXIS_LENGTH) n += snprintf(name + n, 96 - (size_t)n, "%d", p->at[AXIS_LENGTH]);
+    if (d->axis != AXIS_SEQUENCES && p->at[AXIS_SEQUENCES] > 1)
+        n += snprintf(name + n, 96 - (size_t)n, "x%d", p->at[AXIS_SEQUENCES]);
+    if (d->axis != AXIS_DEPTH && p->at[AXIS_DEPTH])
+        n += snprintf(name + n, 96 - (size_t)n, "@d%d", p->at[AXIS_DEPTH]);
+    if (p->saved) snprintf(name + n, 96 - (size_t)n, " saved");
+}
+
+/* The line of point i, if it is its first. */
+static void draw_line(const struct plot *d, int i, int *n_line) {
+    char name[96];
+    for (int k = 0; k < i; k++)
+        if (same_line(d, &d->p[i], &d->p[k])) return;
+    const char *colour = colours[*n_line % 6], *dash = d->p[i].saved ? " stroke-dasharray='5 4'" : "";
+    const struct point *before = NULL;
+    for (int k = 0; k < d->n_place; k++)
+        for (int j = i; j < d->n; j++) {
+            const struct point *p = &d->p[j];
+            if (p->at[d->axis] != d->place[k] || !same_line(d, &d->p[i], p)) continue;
+            const double x = x_of(d, p);
+            if (before)
+                fprintf(d->f, "<line x1='%.1f' y1='%.1f' x2='%.1f' y2='%.1f' stroke='%s'%s/>\n",
+                        x_of(d, before), y_of(d, before->y), x, y_of(d, p->y), colour, dash);
+            fprintf(
+                d->f,
+                "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/><line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='%s'/>\n",
+                x, y_of(d, p->y), colour, x, x, y_of(d, p->least), y_of(d, p->most), colour);
+            before = p;
+        }
+    line_name(d, &d->p[i], name);
+    fprintf(d->f, "<text x='%d' y='%d' fill='%s'>%s</text>\n", LEFT + WIDTH + 12, TOP + 14 + 18 * (*n_line)++,
+            colour, name);
+}
+
+static void draw(struct plot *d, const struct bench *b) {
+    enum axis with[AXES];
+    int n = 0;
+    for (int a = 0; a < AXES; a++) {
+        d->axis = (enum axis)a;
+        places(d);
+        if (d->n_place > 1) with[n++] = d->axis;
+    }
+    if (!n) with[n++] = AXIS_LENGTH;
+    fprintf(
+        d->f,
+        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' font-size='12'>\n"
+        "<rect width='100%%' height='100%%' fill='#fff'/>\n<text x='%d' y='18' font-size='14'>%s %s, %s %s</text>\n",
+        LEFT + WIDTH + LEGEND, n * PANEL, LEFT, b->session.info.arch, b->session.info.type_name,
+        b->session.place.device, b->session.place.isa ? b->session.place.isa : "");
+    for (int i = 0; i < n; i++) {
+        int n_line = 0;
+        d->axis = with[i];
+        places(d);
+        fprintf(d->f, "<g transform='translate(0 %d)'>\n", i * PANEL);
+        draw_frame(d);
+        for (int k = 0; k < d->n; k++) draw_line(d, k, &n_line);
+        fprintf(d->f, "</g>\n");
+    }
+    fprintf(d->f, "</svg>\n");
+}
+
+static enum infer_status add_saved(struct plot *d, const char *path) {
+    json_t *root, *j;
+    size_t i;
+    struct bench_result r;
+    TRY(bench_load_json(path, &root));
+    enum infer_status st = INFER_OK;
+    json_array_foreach(json_object_get(root, "results"), i, j) {
+        if (!st) st = bench_result_read(&r, j);
+        if (!st && d->n < MOST) d->n += read_point(&d->p[d->n], &r, true);
+    }
+    json_decref(root);
+    return st ? err_prefix(st, "%s", path) : INFER_OK;
+}
+
+enum infer_status bench_plot(const struct bench *b, const char *path) {
+    struct plot *d;
+    char *text = NULL;
+    size_t n = 0;
+    struct outfile *out;
+    TRY(mem_new(&d, sizeof *d, "a drawing"));
+    for (int i = 0; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], false);
+    enum infer_status st = b->o->compare ? add_saved(d, b->o->compare) : INFER_OK;
+    if (!st && !(d->f = open_memstream(&text, &n)))
+        st = err_set(INFER_E_MEMORY, "out of memory for a drawing");
+    if (!st) draw(d, b), fclose(d->f);
+    if (!st) st = outfile_open(&out, path, OUTFILE_DEFAULT);
+    if (!st && (st = outfile_write(out, text, n)) != INFER_OK)
+        outfile_abort(out);
+    else if (!st)
+        st = outfile_close(out);
+    free(text);
+    mem_free(d);
+    return st;
+}
