@@ -36,7 +36,7 @@ enum infer_status engine_adapters_read(struct adapters *out, struct arena *arena
     const int n = o ? o->n_adapter : 0;
     *out = (struct adapters){0};
     if (!n) return INFER_OK;
-    if (o->group || m->m->draft_proj.n)
+    if (o->group || model_drafts(m->m))
         return err_set(INFER_E_UNSUPPORTED, o->group ? "ranks have no adapters yet; one process has"
                                                      : "a model that drafts has no adapters");
     const struct adapter **list = arena_alloc(arena, (size_t)n * sizeof *list);

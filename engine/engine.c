@@ -12,8 +12,8 @@
 
 const char *infer_error(void) { return err_message(); }
 
-enum infer_status infer_model_open(struct infer_model **out, const char *path,
-                                   const struct infer_model_options *options) {
+static enum infer_status open_model(struct infer_model **out, const char *path,
+                                    const struct infer_model_options *options, const struct model *beside) {
     struct tensorfile_options o = {0};
     struct infer_model *im;
     *out = NULL;
@@ -27,7 +27,7 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
                                                  options->yarn_beta_slow, options->yarn_attn_factor,
                                                  options->yarn_orig_ctx}};
     TRY(mem_new(&im, sizeof *im, "a model"));
-    enum infer_status s = model_open(&im->m, path, &o);
+    enum infer_status s = model_open_beside(&im->m, path, &o, beside);
     for (int i = 0; s == INFER_OK && options && options->mlock && i < im->m->file->n_part; i++)
         s = mapfile_lock(&im->m->file->part[i]);
     if (s != INFER_OK) {
@@ -36,6 +36,23 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
     }
     *out = im;
     return INFER_OK;
+}
+
+enum infer_status infer_model_open(struct infer_model **out, const char *path,
+                                   const struct infer_model_options *options) {
+    return open_model(out, path, options, NULL);
+}
+
+enum infer_status infer_model_open_drafter(struct infer_model **out, const char *path,
+                                           const struct infer_model_options *options,
+                                           const struct infer_model *of) {
+    TRY(open_model(out, path, options, of->m));
+    const bool head = (*out)->m->target != NULL;
+    enum infer_status s = head && !(*out)->m->tok ? INFER_OK : infer_vocab_same(of, *out);
+    if (!s) return INFER_OK;
+    infer_model_close(*out);
+    *out = NULL;
+    return s;
 }
 
 void infer_model_close(struct infer_model *im) {
@@ -88,7 +105,10 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_draft = m->n_draft;
     out->n_deepstack = m->n_deepstack;
     out->both_ways = m->both != BOTH_NOWHERE;
-    out->wants_hidden = m->draft_proj.n != 0;
+    out->wants_hidden = model_drafts(m);
+    out->n_given = model_drafts(m) ? model_given(m) : 0;
+    out->n_tapped = m->taps.n * m->taps.n_embd;
+    out->own_ids = m->target_id != NULL;
     out->encoder = m->encoder;
     out->n_text = m->n_text ? m->n_text : m->n_ctx_train;
     out->n_type = m->n_type;
@@ -164,6 +184,18 @@ int32_t infer_eos(const struct infer_model *im) { return im->m->tok ? tok_eos(im
 
 /* ---- create -------------------------------------------------------------------------------------------------- */
 
+/* What a head reads of this model, whose rows are as it was told when it was opened. */
+static enum infer_status taps_of(struct plan_options *po, const struct model *m,
+                                 const struct infer_engine_options *options) {
+    const struct infer_model *head = options ? options->hidden_for : NULL;
+    if (!head) return INFER_OK;
+    if (head->m->target != m)
+        return err_set(INFER_E_INPUT, ".hidden_for is %s, which is no head for %s", head->m->file->path,
+                       m->file->path);
+    po->taps = &head->m->taps;
+    return INFER_OK;
+}
+
 static void *take(struct infer_engine *e, size_t n, size_t size) {
     return arena_alloc(&e->arena, (n ? n : 1) * size);
 }
@@ -187,12 +219,13 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
           (f->out_slot = take(e, n_out, 4));
     ok &= (f->token = take(e, n_out, 4)) && (f->logits = take(e, n_out, sizeof *f->logits)) &&
           (f->top = take(e, n_out, sizeof *f->top));
+    ok &= !e->model->m->target_id || (f->top_ids = take(e, n_out, sizeof *f->top_ids));
     ok &= (f->length_before = take(e, n_slot, 4)) != NULL;
     return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
 }
 
 static void say_length(const struct plan *p, const struct model *m) {
-    if (!m->first && p->set.n_ctx > m->n_ctx_train)
+    if (!m->first && !m->target && p->set.n_ctx > m->n_ctx_train)
         log_line(LOG_WARN,
                  "the context of %d positions is beyond the %d that the model was trained for: what it says "
                  "there is not reliable",
@@ -306,6 +339,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     e->profile = po.profile = options ? options->profile : NULL;
     TRY(engine_adapters_read(&e->adapters, &e->arena, e->model, options));
     po.adapters = e->adapters.n ? &e->adapters : NULL;
+    TRY(taps_of(&po, m, options));
     TRY(engine_place(&po, options ? options->group : NULL));
     TRY(engine_group_take(e, options));
     TRY(engine_ranks_pick(m, &po));
@@ -543,6 +577,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     int n_card;
     *out = (struct infer_plan_report){0};
     TRY(engine_options_read(&po, options));
+    TRY(taps_of(&po, m->m, options));
     if (as) {
         TRY(cards_find(as, card, RANKS_MAX, &n_card));
         if (n_card > 1) return plan_cards(out, m->m, &po, card, n_card);

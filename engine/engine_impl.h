@@ -31,6 +31,7 @@ struct flight {
     int32_t *token;         /* results */
     const float **logits;
     const struct infer_top **top;
+    struct infer_top *top_ids; /* top_ids[n_out], of a model with ids of its own: in those of its target */
 };
 
 struct infer_engine {
@@ -63,9 +64,10 @@ struct infer_engine {
     uint64_t n_replayed;  /* rows that were computed again */
     int grid;             /* struct backend_info */
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
-    /* rows[max_rows][2 n_embd]: of a model that drafts, what its list reads; NULL: another one */
+    /* rows[max_rows][n_embd + n_given]: of a model that drafts, what its list reads; NULL: another one */
     float *rows;
-    const float *given; /* hidden[n][n_embd] of the step that is being queued */
+    const float *given; /* hidden[n][n_given] of the step that is being queued */
+    float *tapped;      /* tapped[max_rows][n_tapped]: of infer_tapped; NULL: without */
     float *hidden;      /* hidden[max_rows][n_embd]: of infer_hidden; NULL: without */
     unsigned hidden_of; /* of an encoder, how many steps were waited for when they were read */
     struct kept *kept;  /* pages and states in files; NULL: none */

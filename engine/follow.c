@@ -69,7 +69,7 @@ enum infer_status engine_place(struct plan_options *po, const struct infer_group
 }
 
 enum infer_status engine_group_take(struct infer_engine *e, const struct infer_engine_options *options) {
-    if (!options || !options->group || e->model->m->draft_proj.n) return INFER_OK;
+    if (!options || !options->group || model_drafts(e->model->m)) return INFER_OK;
     TRY(group_take(options->group));
     e->group = options->group;
     return INFER_OK;

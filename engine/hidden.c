@@ -1,5 +1,6 @@
 /* What a model makes of a row before its head, for layers that draft: out of an engine (infer_hidden) and into one. */
 #include "engine_impl.h"
+#include "model/forward.h"
 #include "seam/weight.h"
 
 #include <math.h>
@@ -12,24 +13,27 @@ static size_t max_rows(const struct infer_engine *e) {
 
 enum infer_status engine_hidden_open(struct infer_engine *e) {
     const struct model *m = e->model->m;
-    const size_t bytes = max_rows(e) * (size_t)m->n_embd * sizeof(float);
-    if (last_part(e)->range.hidden && !(e->hidden = arena_alloc(&e->arena, bytes)))
+    const struct taps *taps = last_part(e)->range.taps;
+    const size_t number = max_rows(e) * sizeof(float), n_embd = (size_t)m->n_embd;
+    const bool hidden = last_part(e)->range.hidden;
+    if ((hidden && !(e->hidden = arena_alloc(&e->arena, number * n_embd))) ||
+        (taps && !(e->tapped = arena_alloc(&e->arena, number * (size_t)(taps->n * taps->n_embd)))))
         return err_set(INFER_E_MEMORY, "out of memory for what the layers make of a step");
-    if (!m->draft_proj.n) return INFER_OK;
-    if (!(e->rows = arena_alloc(&e->arena, 2 * bytes)))
+    if (!model_drafts(m)) return INFER_OK;
+    if (!(e->rows = arena_alloc(&e->arena, number * (n_embd + (size_t)model_given(m)))))
         return err_set(INFER_E_MEMORY, "out of memory for the rows of a model that drafts");
     return INFER_OK;
 }
 
 void engine_hidden_fill(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
     const struct model *m = e->model->m;
-    const size_t n_embd = (size_t)m->n_embd;
+    const size_t n_embd = (size_t)m->n_embd, given = (size_t)model_given(m);
     const float scale = m->embd_scale * m->embd.factor;
     for (int t = 0; t < n; t++) {
-        float *to = e->rows + (size_t)t * 2 * n_embd;
+        float *to = e->rows + (size_t)t * (n_embd + given);
         weight_decode_row(&m->embd, rows[t].id, to);
         for (size_t i = 0; i < n_embd; i++) to[i] *= scale;
-        memcpy(to + n_embd, e->given + (size_t)t * n_embd, n_embd * sizeof *to);
+        memcpy(to + n_embd, e->given + (size_t)t * given, given * sizeof *to);
         f->input[rows[t].decode ? ROW_DECODE : ROW_PROMPT][t] = to;
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++) f->step[c].input = f->input[c];
@@ -72,29 +76,51 @@ static enum infer_status text_rows(struct infer_engine *e, const struct flight *
     return INFER_OK;
 }
 
-enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out) {
-    const enum row_class cls = decode ? ROW_DECODE : ROW_PROMPT;
-    const struct model *m = e->model->m;
-    const size_t n_embd = (size_t)m->n_embd;
-    if (!e->hidden) return err_set(INFER_E_INPUT, "the engine was made without .hidden");
+/* Rows of the step that was waited for last are there to be read; *last: where the last of them stands. */
+static enum infer_status check_read(const struct infer_engine *e, enum row_class cls, int first, int n,
+                                    const char *field, bool there) {
+    if (!there) return err_set(INFER_E_INPUT, "the engine was made without .%s", field);
     if (e->n_submit != e->n_wait || !e->n_wait)
         return err_set(INFER_E_INPUT, "no step was waited for, or one is in flight");
     const struct flight *f = &e->flight[(e->n_wait - 1) % PLAN_FLIGHTS];
-    const int joined = decode ? f->n_joined : 0, n_row = f->step[cls].n_row - joined;
+    const int joined = cls == ROW_DECODE ? f->n_joined : 0, n_row = f->step[cls].n_row - joined;
     if (first < 0 || n < 1 || n > n_row - first)
         return err_set(INFER_E_INPUT, "rows %d to %d of a step that had %d of that class", first,
                        first + n - 1, n_row);
-    if (decode && f->step[ROW_PROMPT].n_row)
+    if (cls == ROW_DECODE && f->step[ROW_PROMPT].n_row)
         return err_set(INFER_E_INPUT, "rows of a prompt have gone over what was made of those that decode");
-    if (m->encoder) return text_rows(e, f, first, out);
-    const int32_t *place = f->place[cls];
-    TRY(e->backend->type->read(e->backend, cls, (struct view){0, 0, m->n_embd}, place[first + n - 1] + 1,
-                               e->hidden));
-    for (int i = first; i < first + n; i++) {
-        float *h = e->hidden + (size_t)i * n_embd;
-        memmove(h, e->hidden + (size_t)place[i] * n_embd, n_embd * sizeof *h); /* it stands there or behind */
-        norm_row(m, h);
-    }
-    *out = e->hidden + (size_t)first * n_embd;
+    return INFER_OK;
+}
+
+/* Rows of a view to the front of to, in the order in which they were given. */
+static enum infer_status read_rows(struct infer_engine *e, enum row_class cls, struct view v, int first,
+                                   int n, float *to) {
+    const int32_t *place = e->flight[(e->n_wait - 1) % PLAN_FLIGHTS].place[cls];
+    const size_t width = (size_t)v.width;
+    TRY(e->backend->type->read(e->backend, cls, v, place[first + n - 1] + 1, to));
+    for (int i = first; i < first + n; i++) /* it stands there or behind */
+        memmove(to + (size_t)i * width, to + (size_t)place[i] * width, width * sizeof *to);
+    return INFER_OK;
+}
+
+enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out) {
+    const enum row_class cls = decode ? ROW_DECODE : ROW_PROMPT;
+    const struct model *m = e->model->m;
+    TRY(check_read(e, cls, first, n, "hidden", e->hidden));
+    if (m->encoder) return text_rows(e, &e->flight[(e->n_wait - 1) % PLAN_FLIGHTS], first, out);
+    TRY(read_rows(e, cls, (struct view){0, 0, m->n_embd}, first, n, e->hidden));
+    for (int i = first; i < first + n && !m->target; i++)
+        norm_row(m, e->hidden + (size_t)i * (size_t)m->n_embd);
+    *out = e->hidden + (size_t)first * (size_t)m->n_embd;
+    return INFER_OK;
+}
+
+enum infer_status infer_tapped(struct infer_engine *e, bool decode, int first, int n, const float **out) {
+    const enum row_class cls = decode ? ROW_DECODE : ROW_PROMPT;
+    const struct taps *taps = last_part(e)->range.taps;
+    TRY(check_read(e, cls, first, n, "hidden_for", taps));
+    const struct view v = {FORWARD_TAPS, 0, taps->n * taps->n_embd};
+    TRY(read_rows(e, cls, v, first, n, e->tapped));
+    *out = e->tapped + (size_t)first * (size_t)v.width;
     return INFER_OK;
 }

@@ -111,6 +111,12 @@ void infer_model_close(struct infer_model *m);
  * this one of a token that it has drafted; its logits are of the token behind that one. errors: INFER_E_UNSUPPORTED (the file has none),
  * as infer_model_open */
 enum infer_status infer_model_draft(struct infer_model **out, const struct infer_model *of);
+/* A file that drafts for `of`, which outlives it: another model with the same vocabulary (infer_vocab_same), or a head for it (EAGLE-3), whose
+ * engine takes what infer_tapped gives of of's (wants_hidden, n_tapped). A head's ids are those of `of`, in rows and results; its logits are of
+ * its own vocabulary (n_vocab), which may be a part of that. errors: as infer_model_open; INFER_E_INPUT (of another model) */
+enum infer_status infer_model_open_drafter(struct infer_model **out, const char *path,
+                                           const struct infer_model_options *options,
+                                           const struct infer_model *of);
 
 struct infer_model_info {
     const char *arch, *format; /* "llama", "gguf v3" */
@@ -129,6 +135,9 @@ struct infer_model_info {
     int n_deepstack;       /* numbers of rows of pictures: n_embd * (1 + n_deepstack) */
     bool both_ways;        /* rows of a picture see each other: infer_row.until */
     bool wants_hidden;     /* its steps are infer_step_hidden */
+    int n_given;           /* numbers of a row of that; 0: not wanted */
+    int n_tapped;          /* of a head: the last ones of these, which infer_tapped gives; 0: another model */
+    bool own_ids;          /* of a head: its logits are of a part of its target's tokens */
     /* It makes vectors and scores of texts and chooses no tokens: a text is whole in one step (.batch), its rows see each other, and nothing
      * is kept of it. n_text: most tokens of one, as the file has it. */
     bool encoder;
@@ -233,6 +242,7 @@ struct infer_engine_options {
     const struct infer_adapter *const *adapter;
     const float *adapter_scale;
     int n_adapter;
+    const struct infer_model *hidden_for; /* a head for this model: infer_tapped works; NULL: none */
     /* rank 0 of it, whose ranks compute the model; threads are those of this process; NULL: no other process does */
     struct infer_group *group;
 };
@@ -471,14 +481,17 @@ enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out);
 /* submit and wait */
 enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n,
                              struct infer_output *out);
-/* The same for a model that wants it (infer_model_draft): hidden[n][n_embd], what a model made of the token before each row's. Ids are
- * tokens, rows of one class, and no other step is in flight. */
+/* The same for a model that wants it: hidden[n][n_given], what a model made of the token before each row's. Of infer_model_draft: n_embd
+ * numbers, of infer_hidden of either engine. Of a head: n_embd numbers of infer_hidden of its own engine, or 0 and behind them n_tapped of
+ * infer_tapped of its target's, or 0. Ids are tokens, rows of one class, and no other step is in flight. */
 enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_row *rows, const float *hidden,
                                     int n, struct infer_output *out);
 /* What the layers made of rows first .. first + n - 1 of a class, in the order given, of the step that was waited for last, behind the
- * last norm: *out is [n][n_embd], valid until the next call; no step may be in flight. Of rows that decode only where the step had no rows of prompts, which
+ * last norm, of a head in front of it: *out is [n][n_embd], valid until the next call; no step may be in flight. Of rows that decode only where the step had no rows of prompts, which
  * go over them. errors: INFER_E_INPUT (an engine without .hidden, no such rows), INFER_E_DEVICE */
 enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out);
+/* The same of what a head reads (.hidden_for): [n][n_tapped], the residual stream in front of some layers. */
+enum infer_status infer_tapped(struct infer_engine *e, bool decode, int first, int n, const float **out);
 /* What a model makes of the pooled rows of a text, pooled[n_embd]: out[n_vector], or out[n_label] as they are. errors: INFER_E_MEMORY */
 enum infer_status infer_vector(const struct infer_model *m, const double *pooled, float *out);
 /* Stops the step that is running, or where none is the next one, so that a signal just before a step is not lost; async-signal-safe. The

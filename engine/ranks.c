@@ -49,7 +49,7 @@ static enum infer_status ranks_experts(const struct model *m, const struct plan_
 /* Rank r has cards r * stages .. in its stages. */
 enum infer_status engine_stages_place(struct arena *arena, const struct model *m, struct plan_options *po,
                                       const struct infer_group *g) {
-    const int n = m->draft_proj.n ? 0 : po->stages, all = n * (po->ranks > 1 ? po->ranks : 1);
+    const int n = model_drafts(m) ? 0 : po->stages, all = n * (po->ranks > 1 ? po->ranks : 1);
     if (n < 2 || !po->place.memory.total_bytes) return INFER_OK;
     if (g) return err_set(INFER_E_UNSUPPORTED, ".stages %d: a process of several has one card, a stage", n);
     struct placement *at = arena_alloc(arena, (size_t)all * sizeof *at);
@@ -77,7 +77,7 @@ enum infer_status engine_ranks_model(struct infer_engine *e, struct plan_options
     if (po->tap)
         return err_set(INFER_E_UNSUPPORTED,
                        ".ranks %d: what operations read and write is looked at of one rank", n);
-    if (e->model->m->draft_proj.n) { /* what drafts is small: one has all of it */
+    if (model_drafts(e->model->m)) { /* what drafts is small: one has all of it */
         po->ranks = 0;
         return INFER_OK;
     }
@@ -138,7 +138,7 @@ enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_op
 enum infer_status engine_ranks_share(struct model **out, const struct model *m, struct plan_options *po) {
     *out = NULL;
     TRY(ranks_experts(m, po));
-    if (po->ranks < 2 || m->draft_proj.n) return INFER_OK;
+    if (po->ranks < 2 || model_drafts(m)) return INFER_OK;
     ranks_threads(po);
     return engine_rank_share(out, m, po, 0);
 }

@@ -58,6 +58,6 @@ enum infer_status engine_ranks_pick(const struct model *m, struct plan_options *
     po->ranks = 0;
     /* one that is named, or that shares with the host; what drafts is small */
     const bool one = po->wish.card || po->wish.n_layer >= 0 || po->wish.n_cpu_experts > 0 || po->stages > 1;
-    if (m->draft_proj.n) po->wish.n_rank_card = 0;
-    return !card || one || po->tap || m->draft_proj.n ? INFER_OK : compare(m, po);
+    if (model_drafts(m)) po->wish.n_rank_card = 0;
+    return !card || one || po->tap || model_drafts(m) ? INFER_OK : compare(m, po);
 }

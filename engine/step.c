@@ -73,9 +73,9 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
                                    struct count *n) {
     if (r->embed) TRY(check_embed(e, r, i));
     TRY(check_text_row(e, r, i));
-    if (!r->embed && r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
+    if (!r->embed && r->id != INFER_LAST && (r->id < 0 || r->id >= model_ids(e->model->m)))
         return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
-                       e->model->m->n_vocab);
+                       model_ids(e->model->m));
     if (e->rows && (!e->given || r->id == INFER_LAST))
         return err_set(INFER_E_INPUT,
                        "row %d: a model that drafts takes a token and what a model made of the one before",
@@ -326,6 +326,15 @@ static void learn_tokens(struct infer_engine *e, const struct flight *f) {
     }
 }
 
+/* Result i of a head with ids of its own, in those of its target. */
+static void in_target(const struct model *m, struct flight *f, int i) {
+    if (f->token[i] >= 0) f->token[i] = m->target_id[f->token[i]];
+    if (!f->top[i]) return;
+    f->top_ids[i] = *f->top[i];
+    for (int k = 0; k < f->top_ids[i].n; k++) f->top_ids[i].id[k] = m->target_id[f->top_ids[i].id[k]];
+    f->top[i] = &f->top_ids[i];
+}
+
 /* Collects the results of every class of a flight; the first fault counts, but every run is waited for. */
 static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
@@ -345,6 +354,7 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
         f->token[i] = from->token[j];
         f->logits[i] = want & INFER_WANT_LOGITS ? from->logits + n_logits[f->out_cls[i]]++ * n_vocab : NULL;
         f->top[i] = want & INFER_WANT_TOP ? &from->top[j] : NULL;
+        if (e->model->m->target_id) in_target(e->model->m, f, i);
         if (f->token[i] >= 0) e->last_out[f->out_slot[i]] = i;
     }
     learn_tokens(e, f);

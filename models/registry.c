@@ -18,7 +18,8 @@ const struct arch *arch_at(int i) { return i >= 0 && i < (int)N_ARCH ? table[i] 
 const struct arch *arch_find(const char *name, size_t len) {
     for (int i = 0; i < (int)N_ARCH; i++)
         if (strlen(table[i]->name) == len && memcmp(table[i]->name, name, len) == 0) return table[i];
-    return NULL;
+    const char *head = arch_eagle3.name;
+    return strlen(head) == len && memcmp(head, name, len) == 0 ? &arch_eagle3 : NULL;
 }
 
 const struct arch *arch_find_hf(const char *model_type, const char *inner, const char *class) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tiny models and expected logits of tests/golden, from Hugging Face transformers in float32.
 
-usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them, tower, drawn, adapter and embed likewise; needs: pip install
+usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them, head, tower, drawn, adapter and embed likewise; needs: pip install
                                           torch transformers gguf peft sentence-transformers
 
 tests/golden/forward/NAME.gguf, NAME.bin  random weights (norms and biases perturbed away from 1 and 0) and the logits of
@@ -11,6 +11,7 @@ tests/golden/hf/NAME/                     a folder as transformers writes it, an
 tests/golden/embed/NAME/                 a folder of sentence-transformers, and its vectors or scores: goldens/encoders.py
 tests/golden/tower/NAME/                  a folder with a tower for images, and its rows of some pictures: goldens/vision.py
 tests/golden/adapter/NAME/                an adapter of PEFT for a folder of hf/, and logits with it: goldens/adapters.py
+tests/golden/head/NAME/                   a head that drafts for one of hf/ or chat/, and its logits: goldens/heads.py
 tests/golden/drawn/NAME/                  the same with sizes of published towers, of pictures that build/tests/test_drawn draws: goldens/drawn.py
 """
 import json
@@ -319,7 +320,7 @@ def make_chat(name, seed):
 def main():
     torch.set_num_threads(2)
     tables = [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
-    wanted = sys.argv[1:] or [*tables, "hf", "tower", "drawn", "adapter", "embed"]
+    wanted = sys.argv[1:] or [*tables, "hf", "head", "tower", "drawn", "adapter", "embed"]
     for kind in ("forward", "chat"):
         (GOLDEN / kind).mkdir(parents=True, exist_ok=True)
     for seed, name in enumerate(tables, 100):
@@ -336,6 +337,12 @@ def main():
             vision.make(name)
     if chosen := [name for name in drawn.ROWS if "drawn" in wanted or f"drawn/{name}" in wanted]:
         drawn.make_all(chosen, GOLDEN.parent.parent / "build" / "tests" / "test_drawn")
+    if any(w.startswith("head") for w in wanted):
+        from goldens import heads
+
+        for name in heads.ROWS:
+            if "head" in wanted or f"head/{name}" in wanted:
+                heads.make(name)
     if any(w.startswith("adapter") for w in wanted):
         from goldens import adapters  # needs peft
 

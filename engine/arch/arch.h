@@ -67,6 +67,8 @@ enum dim {
     DIM_TYPES,
     DIM_LABELS,
     DIM_BUCKETS,
+    DIM_IDS,
+    DIM_TAPPED,
     DIM_COUNT
 };
 
@@ -114,6 +116,11 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define SLOTS_DRAFT                                                                                          \
     [SLOT_DRAFT_EMBD] = SLOT_MAY, [SLOT_DRAFT_EMBD_NORM] = SLOT_MUST, [SLOT_DRAFT_HIDDEN_NORM] = SLOT_MUST,  \
     [SLOT_DRAFT_PROJ] = SLOT_MUST, [SLOT_DRAFT_NORM] = SLOT_MUST, [SLOT_DRAFT_HEAD] = SLOT_MAY
+/* A head that drafts for another model: what fuses what it reads, two norms in front of its layer, whose q, k and v read twice the width. */
+#define SLOTS_HEAD                                                                                           \
+    [SLOT_HEAD_EMBD] = SLOT_MAY, [SLOT_HEAD_FUSE] = SLOT_MUST, [SLOT_HEAD_EMBD_NORM] = SLOT_MUST,            \
+    [SLOT_HEAD_HIDDEN_NORM] = SLOT_MUST, [SLOT_HEAD_Q] = SLOT_MUST, [SLOT_HEAD_K] = SLOT_MUST,               \
+    [SLOT_HEAD_V] = SLOT_MUST
 /* Keys that all of them have (struct arch: keys). */
 #define KEYS_EXPERTS                                                                                         \
     "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \
@@ -225,6 +232,7 @@ struct arch {
     enum norm_kind norm;
     bool norm_key_rms;     /* files call the epsilon of these LayerNorms that of RMS norms */
     bool norm_either;      /* files with an epsilon of RMS norms alone have those */
+    bool drafts;           /* a head for another model, whose layers it reads (struct model: target) */
     bool norm_bare;        /* norms in front of both parts and of the head have no weights, nor biases */
     float norm_behind_eps; /* of the norms behind both parts; 0: that of all */
     enum act_kind act;

@@ -26,6 +26,8 @@ static const struct {
     {157, "IQ2_KL", IK},         {158, "IQ1_KT", IK},
 };
 
+enum { I64 = 27 };
+
 static enum infer_status refuse_type(const struct gguf_cursor *c, uint32_t type) {
     static const char other[] = "take a file of the model in a type of llama.cpp, as IQ4_XS or Q4_K";
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -111,9 +113,15 @@ static enum infer_status read_entry(struct gguf_part *p, struct arena *a, struct
     TRY(read_shape(c, t));
     TRY(gguf_u32(c, &type, "the type of a tensor"));
     const struct quant_info *q = quant_by_gguf(type);
+    if (type == I64 && strcmp(t->name, "d2t") == 0) { /* ids, of heads that draft: no weights */
+        t->raw = "I64";
+        q = quant_info(QUANT_F32);
+    }
     if (!q && type != QUANT_NF4_GGUF) return refuse_type(c, type);
     t->type = q ? q->type : QUANT_NF4;
     TRY(size_of(c, t));
+    if (t->raw && !size_mul(t->bytes, 2, &t->bytes))
+        return gguf_fail(c, INFER_E_INPUT, "its size in bytes is too large");
     if (t->type == QUANT_NF4) t->bytes = packed_bytes(t);
     TRY(gguf_u64(c, &t->offset, "the offset of a tensor"));
     if (t->offset % p->alignment)
@@ -200,6 +208,13 @@ static enum infer_status unpack_nf4(struct tensorfile *f, const struct gguf_curs
     return INFER_OK;
 }
 
+/* Where they lie, or a copy where the file's alignment is less than theirs. */
+static const int64_t *ids_of(struct tensorfile *f, const struct tensor *t) {
+    if ((uintptr_t)t->data % sizeof(int64_t) == 0) return t->data;
+    int64_t *copy = arena_alloc(&f->arena, t->bytes);
+    return copy ? memcpy(copy, t->data, t->bytes) : NULL;
+}
+
 enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first,
                                     const struct tensorfile_options *options) {
     struct gguf_cursor *c = &p->c;
@@ -232,5 +247,11 @@ enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, i
     TRY(tensorfile_check_holes(&f->part[part], t, n, options));
     for (size_t i = 0; i < n; i++)
         if (t[i].type == QUANT_NF4) TRY(unpack_nf4(f, c, &t[i]));
+    for (size_t i = 0; i < n; i++)
+        if (t[i].raw) {
+            f->n_target_id = t[i].bytes / sizeof *f->target_id;
+            t[i].n_dim = 0;
+            if (!(f->target_id = ids_of(f, &t[i]))) return err_set(INFER_E_MEMORY, "out of memory for ids");
+        }
     return INFER_OK;
 }

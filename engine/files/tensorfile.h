@@ -84,6 +84,10 @@ struct tensorfile {
     size_t file_bytes; /* of all parts */
     size_t made_bytes; /* of weights that were made of several tensors at load, in memory of their own */
     struct left_out senses, drafts; /* of images and sound; of layers that draft tokens */
+    /* Of a head that drafts for a model of a larger vocabulary: target_id[n_target_id], the ids there of its own; NULL: it has all. The
+     * tensor d2t, which folders have as differences (i + d2t[i]). */
+    const int64_t *target_id;
+    size_t n_target_id;
     struct arena arena;
     void *tensor_index; /* private: name -> tensor */
     void *meta_index;   /* private: key -> meta */

@@ -53,6 +53,8 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_TYPES] = m->n_type,
         [DIM_LABELS] = m->n_label,
         [DIM_BUCKETS] = m->n_bucket,
+        [DIM_IDS] = model_ids(m),
+        [DIM_TAPPED] = m->taps.n * m->taps.n_embd,
         [DIM_EXPERT_EMBD] = l->moe.n_latent ? l->moe.n_latent : m->n_embd,
     };
     return size[d];
@@ -497,7 +499,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
         TRY(bind_front_norm(b, SLOT_NONE, SLOT_NONE, il, &l->attn_norm));
         l->ffn_norm = l->attn_norm;
     }
-    for (size_t i = m->arch->attn.q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
+    const bool bound = m->arch->attn.q_gated || m->target; /* q, k and v: bind_mixer, bind_draft */
+    for (size_t i = bound ? 1 : 0; i < N_LAYER_GROUP; i++)
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
@@ -540,13 +543,9 @@ enum infer_status model_bind_tensors(struct model *m) {
     if (!b.used || !m->group || !m->store || !m->window || !m->state)
         return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
 
-    const struct tensor *t;
     struct rope_divisors divisor;
     int il;
-    enum slot embd = bind_end(m, SLOT_DRAFT_EMBD, SLOT_TOKEN_EMBD, &il);
-    TRY(bind_slot(&b, embd, il, &t));
-    m->embd = bind_weight(t);
-    TRY(bind_factor(&b, t, &m->embd.factor));
+    TRY(bind_embedding(&b));
     TRY(bind_vector(&b, SLOT_POSITION_EMBD, -1, &m->position));
     TRY(bind_vector(&b, SLOT_ROPE_FREQS, -1, &divisor.all));
     TRY(bind_vector(&b, SLOT_ROPE_LONG, -1, &divisor.beyond));
@@ -559,7 +558,8 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(m->encoder ? bind_encoder(&b) : bind_output(&b));
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
-        if (!b.used[i] && !bind_is_others(m, m->file->tensor[i].name))
+        if (!b.used[i] && !(m->target && m->file->tensor[i].raw) &&
+            !bind_is_others(m, m->file->tensor[i].name))
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);

@@ -50,9 +50,10 @@ enum infer_status bind_front_norm(struct binder *b, enum slot w, enum slot bias,
 /* Of encoders what is around the layers (bind_encoder.c). */
 enum infer_status bind_encoder(struct binder *b);
 
-/* bind_draft.c: what a layer that drafts reads; the last norm and the head; the slot that a model has its table or head from, its own of
+/* bind_draft.c: the embedding; what a layer that drafts reads; the last norm and the head; the slot that a model has its table or head from, its own of
  * a layer that drafts, where the file has it, else the one that all share, with its layer in *il; whether another model of the file has
  * a tensor: of layers that draft, or of those that do not. */
+enum infer_status bind_embedding(struct binder *b);
 enum infer_status bind_draft_input(struct binder *b);
 enum infer_status bind_output(struct binder *b);
 enum slot bind_end(const struct model *m, enum slot own, enum slot shared, int *il);

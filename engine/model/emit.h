@@ -10,6 +10,8 @@ struct emitter {
     int op_cap, buf_cap, layer;
     bool long_context;
     struct view inputs; /* of all layers their own; set where the model has some */
+    /* what a head's layer reads in the place of the normalised x; set where the model is one */
+    struct view beside;
     struct arena *arena;
     enum infer_status status; /* of memory for adapters */
 };
@@ -49,3 +51,6 @@ void emit_map(struct emitter *e, const char *name, struct view x, struct view ou
 struct view emit_delta(struct emitter *e, const struct layer *l, struct view h); /* blk_delta.c */
 struct view emit_conv(struct emitter *e, const struct layer *l, struct view h);  /* blk_mamba.c */
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);
+/* blk_draft.c: x of a model that drafts; and, where a head reads x in front of layer il, a copy of it among taps. */
+void emit_draft_input(struct emitter *e, struct view x);
+void emit_taps(struct emitter *e, int il, struct view x, struct view taps);

@@ -345,7 +345,7 @@ static void picture_part(struct emitter *e, struct view x) {
  * and parts are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
-    struct view h = emit_normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
+    struct view h = e->m->target ? e->beside : emit_normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
     if (l->attn_norm_2.w) own = emit_normed(e, "attn_norm_2", x, &l->attn_norm_2);
     if (e->m->parallel) {
         h = l->ffn_norm.w ? emit_normed(e, "ffn_norm", x, &l->ffn_norm) : h;
@@ -366,19 +366,6 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
     emit_vectors(e, x);
     picture_part(e, x);
-}
-
-/* x = proj [norm(embedding) ; norm(h)], both in the row that is given. */
-static void draft_input(struct emitter *e, struct view x) {
-    const struct model *m = e->m;
-    const int n = m->n_embd;
-    struct view in = emit_buffer(e, "draft_rows", 2 * n, BUF_ROWS_ALL, true),
-                both = emit_buffer(e, "draft_norms", 2 * n, BUF_ROWS_ALL, false);
-    emit_op(e, "draft_rows", (struct op){.kind = OP_EMBED, .embed = {.out = in}});
-    emit_norm(e, "draft_embd_norm", view_columns(in, 0, n), view_columns(both, 0, n), n, &m->draft_embd_norm);
-    emit_norm(e, "draft_hidden_norm", view_columns(in, n, n), view_columns(both, n, n), n,
-              &m->draft_hidden_norm);
-    emit_op(e, "draft_proj", (struct op){.kind = OP_MATMUL, .matmul = {both, x, &m->draft_proj, false}});
 }
 
 /* logits = cap(head(norm(rows of x that want an output))) */
@@ -409,8 +396,8 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
                           .m = m,
                           .range = range,
                           .arena = arena,
-                          .op_cap = (range->adapters ? 2 : 1) * (61 * m->n_layer + 21),
-                          .buf_cap = 45 * m->n_layer + 16,
+                          .op_cap = (range->adapters ? 2 : 1) * (61 * m->n_layer + 21 + MODEL_TAPS),
+                          .buf_cap = 45 * m->n_layer + 17,
                           .layer = -1,
                           .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,
                           .inputs = {-1, 0, 0}};
@@ -426,11 +413,13 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     struct emitter e;
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     TRY(begin(&e, arena, out, m, range));
-    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
+    const struct taps *taps = range->taps;
+    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true), tapped = {-1, 0, 0};
+    if (taps) tapped = emit_buffer(&e, "taps", taps->n * taps->n_embd, BUF_ROWS_ALL, true); /* FORWARD_TAPS */
     struct op_embed embed = {x, &m->embd, m->embd_scale, false};
     if (range->first) embed = (struct op_embed){.out = x};
-    if (m->draft_proj.n)
-        draft_input(&e, x);
+    if (model_drafts(m))
+        emit_draft_input(&e, x);
     else
         emit_op(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
     if (!range->first && m->position)
@@ -440,10 +429,12 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     if (!range->first) encoder_input(&e, x);
     if (!range->first) layer_inputs(&e, x);
     for (int il = range->first; il < range->end; il++) {
+        emit_taps(&e, il, x, tapped);
         e.layer = il;
         block(&e, &m->layer[il], x);
     }
     e.layer = -1;
+    emit_taps(&e, range->end, x, tapped);
     if (m->encoder)
         emit_norm(&e, "output_norm", x, x, m->n_embd, &m->output_norm);
     else if (range->end == m->n_layer)
@@ -451,6 +442,7 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     TRY(e.status);
     list_lives(out);
     if (range->hidden) out->buf[x.buf].last = out->n_op;
+    if (taps) out->buf[tapped.buf].last = out->n_op;
     return INFER_OK;
 }
 

@@ -6,12 +6,14 @@
 #include "model/model.h"
 
 /* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with
- * step.input, the residual stream of the one before; so does a model that drafts, whose rows have 2 n_embd numbers, the embedding and h.
+ * step.input, the residual stream of the one before; so does a model that drafts, whose rows have the embedding and what is given beside it.
  * The device of the last layer computes the outputs; another one ends with the residual stream in buffer 0. */
+enum { FORWARD_TAPS = 1 }; /* the buffer of what a head for the model reads */
 struct layer_range {
-    int first, end, n_ctx; /* n_ctx: positions of a sequence, at most */
-    int n_remote;          /* another backend has the experts of the layers before this one */
-    bool hidden;           /* buffer 0 is read behind the step */
+    int first, end, n_ctx;   /* n_ctx: positions of a sequence, at most */
+    int n_remote;            /* another backend has the experts of the layers before this one */
+    bool hidden;             /* buffer 0 is read behind the step */
+    const struct taps *taps; /* what a head for the model reads, of all layers; NULL: there is none */
     /* what is added to products and behind layers; NULL: nothing. Not with n_remote */
     const struct adapters *adapters;
 };

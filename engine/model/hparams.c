@@ -281,14 +281,11 @@ static enum infer_status read_draft_layers(struct model *m) {
     return INFER_OK;
 }
 
-enum infer_status model_read_hparams(struct model *m) {
+/* As many as the embedding has rows. */
+static enum infer_status read_vocab(struct model *m) {
     const struct tensor *embd = tensorfile_find(m->file, slot_info[SLOT_TOKEN_EMBD].name);
+    if (m->arch->drafts) return model_read_head(m);
     if (!embd) return err_set(INFER_E_INPUT, "%s: tensor token_embd.weight is missing", m->file->path);
-    TRY(model_read_int(m, "block_count", 1, MAX_LAYER, -1, &m->n_layer));
-    TRY(read_draft_layers(m));
-    TRY(model_read_int(m, "embedding_length", 1, MAX_EMBD, -1, &m->n_embd));
-    TRY(model_read_int(m, "context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_train));
-    TRY(model_read_encoder(m));
     int64_t rows = embd->n_dim == 2 ? embd->shape[2] : 0;
     if (rows < 1 || rows > MAX_VOCAB)
         return err_set(INFER_E_INPUT, "%s: token_embd.weight has %lld rows, must be 1 to %d", m->file->path,
@@ -297,6 +294,16 @@ enum infer_status model_read_hparams(struct model *m) {
     if (m->tok && tok_size(m->tok) > m->n_vocab)
         return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows",
                        m->file->path, tok_size(m->tok), m->n_vocab);
+    return INFER_OK;
+}
+
+enum infer_status model_read_hparams(struct model *m) {
+    TRY(model_read_int(m, "block_count", 1, MAX_LAYER, -1, &m->n_layer));
+    TRY(read_draft_layers(m));
+    TRY(model_read_int(m, "embedding_length", 1, MAX_EMBD, -1, &m->n_embd));
+    TRY(model_read_int(m, "context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_train));
+    TRY(model_read_encoder(m));
+    TRY(read_vocab(m));
     TRY(read_scales(m));
     m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);

@@ -57,12 +57,13 @@ enum infer_status model_check_keys(const struct model *m, const struct key_ignor
     return INFER_OK;
 }
 
-static enum infer_status bind(struct model *m, const struct key_ignore *ignore,
-                              const struct rope_given *rope) {
+static enum infer_status bind(struct model *m, const struct key_ignore *ignore, const struct rope_given *rope,
+                              const struct model *target) {
     struct str name;
     TRY(meta_str(m->file, "general.architecture", &name, NULL));
     m->arch = arch_find(name.data, name.len);
     if (!m->arch) return arch_unsupported(m->file->path, name.data, name.len);
+    if (m->arch->drafts) m->target = target;
     TRY(model_check_keys(m, ignore));
     TRY(model_give_rope(m, rope));
     TRY(tok_open(&m->tok, m->file));
@@ -73,6 +74,11 @@ static enum infer_status bind(struct model *m, const struct key_ignore *ignore,
 }
 
 enum infer_status model_open(struct model **out, const char *path, const struct tensorfile_options *options) {
+    return model_open_beside(out, path, options, NULL);
+}
+
+enum infer_status model_open_beside(struct model **out, const char *path,
+                                    const struct tensorfile_options *options, const struct model *target) {
     struct model *m;
     *out = NULL;
     TRY(mem_new(&m, sizeof *m, "a model"));
@@ -82,7 +88,7 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
             s = tok_open(&m->tok, m->file);
         else
             s = bind(m, options ? &options->ignore : &(struct key_ignore){0},
-                     options ? &options->rope : &(struct rope_given){0});
+                     options ? &options->rope : &(struct rope_given){0}, target);
     }
     if (s != INFER_OK) {
         model_close(m);

@@ -106,6 +106,13 @@ struct state_share {
     } section[STATE_SECTIONS];
 };
 
+/* What a head that drafts for another model reads of it, one behind the other: the residual stream in front of layers at[n], n_layer: behind
+ * the last. source: Li et al. 2025 (arXiv 2503.01840) */
+enum { MODEL_TAPS = 8 };
+struct taps {
+    int n, n_embd, at[MODEL_TAPS];
+};
+
 struct model {
     struct tensorfile *file;
     struct tok *tok; /* NULL: the file has no vocabulary */
@@ -140,6 +147,14 @@ struct model {
      * token before, in the model that it drafts for or in this one. draft_proj.n 0: it does not. */
     struct weight_group draft_proj;
     struct norm_weights draft_embd_norm, draft_hidden_norm;
+    /* A head that drafts for another model, target: x = fuse(what it taps of it), or this one's own x of the token before; its layer's attention
+     * reads [norm(embedding of a token) ; norm(x)] and is added to x, or fused_norm: to norm(x). target NULL: another model. */
+    const struct model *target;
+    struct taps taps;
+    struct weight_group fuse;
+    bool fused_norm;
+    int n_ids;                /* ids that its rows may have; 0: n_vocab */
+    const int32_t *target_id; /* [n_vocab]: what they are in the target's vocabulary; NULL: the same */
     /* [n_type][n_ctx_train][n_embd], added to embeddings; NULL: none. A row of type i at position p has row i * n_ctx_train + p */
     const float *position;
     int n_type; /* types of tokens, 1: all are alike */
@@ -192,6 +207,13 @@ struct model {
 int model_vector_width(const struct model *m);
 enum infer_status model_vector(const struct model *m, const double *pooled, float *out);
 
+/* It guesses tokens by what another model made of those before. */
+static inline bool model_drafts(const struct model *m) { return m->draft_proj.n || m->target; }
+/* Numbers that a row of it has beside the token's embedding: x of itself, and behind it what it taps. */
+static inline int model_given(const struct model *m) { return m->n_embd + m->taps.n * m->taps.n_embd; }
+/* Ids that rows may have. */
+static inline int model_ids(const struct model *m) { return m->n_ids ? m->n_ids : m->n_vocab; }
+
 /* Numbers of a row that experts read and write, the same in all layers that have some. */
 static inline int model_expert_width(const struct model *m) {
     for (int i = 0; i < m->n_layer; i++)
@@ -205,4 +227,7 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
 /* The first of the layers behind the last one that draft tokens, as a model of one layer: views into the file and the tokenizer of `of`,
  * which outlives it. source: DeepSeek-AI 2024 (arXiv 2412.19437), section 2.2. errors: as model_open, INFER_E_UNSUPPORTED (it has none) */
 enum infer_status model_open_draft(struct model **out, const struct model *of);
+/* As model_open; a head that drafts is bound to its target, which outlives it. errors: INFER_E_INPUT (a head of another model) */
+enum infer_status model_open_beside(struct model **out, const char *path,
+                                    const struct tensorfile_options *options, const struct model *target);
 void model_close(struct model *m);

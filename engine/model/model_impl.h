@@ -22,6 +22,8 @@ bool model_quirk(const struct model *m, enum quirk quirk);
 /* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
 enum infer_status model_check_keys(const struct model *m, const struct key_ignore *ignore);
 enum infer_status model_read_hparams(struct model *m);
+/* head.c: of a head that drafts for another model, its vocabulary and what it taps; after the width of a row and the number of layers. */
+enum infer_status model_read_head(struct model *m);
 /* Which layers have experts, their sizes and how they are chosen (expert_keys.c); after what else a layer has. */
 enum infer_status model_read_experts(struct model *m);
 /* Which layers have another mixer than attention, and their sizes (state_keys.c), for architectures that have some. */

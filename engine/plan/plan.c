@@ -66,7 +66,7 @@ static enum infer_status experts_of(struct plan_settings *s, const struct model 
 static enum infer_status stages_of(struct plan_settings *s, const struct model *m,
                                    const struct plan_options *o) {
     double share[PLAN_STAGES], all = 0;
-    const int n = m->draft_proj.n ? 0 : o->stages; /* what drafts is small */
+    const int n = model_drafts(m) ? 0 : o->stages; /* what drafts is small */
     if (n > 1 && o->place.memory.total_bytes && !o->stage)
         return err_set(INFER_E_UNSUPPORTED, ".stages %d: several cards are wanted, here is one", n);
     if (n < 2 || n > PLAN_STAGES || !o->stage) return plan_stages(s, m, n, NULL);
@@ -101,6 +101,20 @@ static enum infer_status adapters_on(const struct plan_options *o) {
         return err_set(INFER_E_UNSUPPORTED, "adapters are not on cards yet; .device cpu has them");
     if (o->ranks > 1)
         return err_set(INFER_E_UNSUPPORTED, "ranks have no adapters yet; without .ranks there are some");
+    return INFER_OK;
+}
+
+/* Where a head cannot be handed what it reads. */
+static enum infer_status taps_on(const struct plan_options *o) {
+    if (!o->taps) return INFER_OK;
+    if (strcmp(o->place.device->name, "cuda") == 0)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "what a head that drafts reads of the layers is not handed out on a "
+                       "card yet; .device cpu does");
+    if (o->stages > 1)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "a head that drafts reads layers of several stages; without .stages "
+                       "it can");
     return INFER_OK;
 }
 
@@ -155,6 +169,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(in_range(".threads", o->cpu.threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(adapters_on(o));
+    TRY(taps_on(o));
     TRY(layers_of(m, o, &s->n_device_layer));
     TRY(experts_of(s, m, o));
     TRY(stages_of(s, m, o));
@@ -336,9 +351,10 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     struct backend_config *c = &part->config;
     *part = (struct plan_part){.type = type, .range = range};
     fill_config(c, m, p, options);
-    part->range.hidden = options->hidden || m->draft_proj.n || m->encoder;
+    part->range.hidden = options->hidden || model_drafts(m) || m->encoder;
     part->range.adapters = options->adapters;
-    if (range.first || m->draft_proj.n) { /* rows of the part before, or of whoever drafts */
+    part->range.taps = options->taps;
+    if (range.first || model_drafts(m)) { /* rows of the part before, or of whoever drafts */
         c->embedding = NULL;
         c->n_input = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
     }

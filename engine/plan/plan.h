@@ -105,9 +105,11 @@ struct plan_options {
     struct plan_rates rates; /* 0: looked up, and probed */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
-    const struct placement *stage;   /* stage[stages]: the card of each; NULL: all are on place */
-    const struct tap *tap;           /* of backends on the host; NULL: none */
-    struct infer_profile *profile;   /* of rank 0 on the host; NULL: none */
+    const struct placement *stage; /* stage[stages]: the card of each; NULL: all are on place */
+    const struct tap *tap;         /* of backends on the host; NULL: none */
+    struct infer_profile *profile; /* of rank 0 on the host; NULL: none */
+    const struct taps
+        *taps; /* what a head for the model reads; NULL: there is none; not on cards, nor in stages */
     const struct adapters *adapters; /* NULL: none; not on cards, nor with ranks */
     bool keep_all;                   /* no two buffers share memory: for taps */
 };

@@ -241,7 +241,7 @@ enum infer_status plan_several(struct plan_several *out, const struct model *m,
         struct plan_way *w = &out->way[k];
         const enum infer_status st = find(&s, (enum plan_way_kind)k, w);
         w->there = st == INFER_OK;
-        if (st == INFER_E_UNSUPPORTED && (k || !m->draft_proj.n)) {
+        if (st == INFER_E_UNSUPPORTED && (k || !model_drafts(m))) {
             snprintf(w->why, sizeof w->why, "%s", err_message());
             continue;
         }

@@ -250,7 +250,7 @@ static const struct {
      "LlamaForSequenceClassification"},
     {llama, "'architectures': ['LlamaForTokenClassification']", UNSUPPORTED, "LlamaForTokenClassification"},
     {llama, "'architectures': ['LlamaModel']", UNSUPPORTED, "LlamaModel"},
-    {llama, "'architectures': ['LlamaForCausalLMEagle3']", UNSUPPORTED, "Eagle3"},
+    {llama, "'architectures': ['LlamaForCausalLMEagle3']", UNSUPPORTED, "drafts for another model"},
     {llama, "'architectures': ['LlamaForCausalLM', 'Qwen2ForCausalLM']", UNSUPPORTED, "Qwen2ForCausalLM"},
     {llama, "'architectures': 'LlamaForCausalLM'", BAD, "'architectures'"},
     {llama, "'architectures': null", SAME, NULL},

@@ -42,6 +42,7 @@ static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
     hf_target(&to, NULL, name, 0);
+    if (strcmp(name, "d2t") == 0 || strcmp(name, "t2d") == 0) return true; /* of heads that draft */
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
 }
@@ -269,6 +270,8 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
                                      int p) {
     struct tensorfile *f = d->f;
     struct hf_target to;
+    if (d->config.table && d->config.table->drafts && strcmp(from->name, "d2t") == 0)
+        return hf_target_ids(f, from);
     hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
     if (to.other || to.drafts) {
         struct left_out *l = to.other ? &f->senses : &f->drafts;

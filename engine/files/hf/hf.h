@@ -70,6 +70,8 @@ struct hf_config {
  * NULL: there is none. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
                             size_t n, const struct mapfile *quant, const struct tensorfile_options *options);
+/* hf_eagle.c: d2t of a head that drafts, into f->target_id. errors: INFER_E_INPUT, INFER_E_UNSUPPORTED (another type), INFER_E_MEMORY */
+enum infer_status hf_target_ids(struct tensorfile *f, const struct tensor *t);
 /* What it says of the tensors of f is so; second_head: the lm_head.weight of a tied model, NULL: none.
  * errors: INFER_E_INPUT */
 enum infer_status hf_config_check(const struct hf_config *c, const struct tensorfile *f,

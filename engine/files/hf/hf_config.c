@@ -186,13 +186,14 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
     return INFER_OK;
 }
 
-static enum infer_status read_arch(const struct config *c, bool vocab_only) {
+static enum infer_status read_arch(const struct config *c, bool vocab_only, bool head) {
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     if (!type) return config_wrong(c, "model_type", "there");
     const json_t *text = json_object_get(c->root, "text_config");
     const struct arch *a =
-        arch_find_hf(type, json_string_value(json_object_get(text, "model_type")),
-                     json_string_value(json_array_get(json_object_get(c->root, "architectures"), 0)));
+        head ? &arch_eagle3
+             : arch_find_hf(type, json_string_value(json_object_get(text, "model_type")),
+                            json_string_value(json_array_get(json_object_get(c->root, "architectures"), 0)));
     c->out->table = a;
     if (!a && !vocab_only) return arch_unsupported(c->path, type, strlen(type));
     if (a && a->hf.both_ways && json_is_true(json_object_get(c->root, "use_bidirectional_attention")))
@@ -245,7 +246,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
                        .ignore = &options->ignore,
                        .for_gguf = options->for_gguf};
     uint32_t dim[2] = {0};
-    bool whole = !options->vocab_only;
+    bool whole = !options->vocab_only, head;
     *out = (struct hf_config){0};
     TRY(json_read_python(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
     json_t *llm = json_object_get(c.root, "llm_config"); /* InternVL's own name for it */
@@ -255,7 +256,8 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     }
     part_minicpmv(c.root);
     config_bamba(c.root);
-    enum infer_status s = read_arch(&c, options->vocab_only);
+    enum infer_status s = config_head(&c, &head);
+    if (!s) s = read_arch(&c, options->vocab_only, head);
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
@@ -347,7 +349,7 @@ enum infer_status hf_config_check(const struct hf_config *c, const struct tensor
                                   const struct tensor *second_head) {
     const struct tensor *embd = tensorfile_find(f, "token_embd.weight"),
                         *head = tensorfile_find(f, "output.weight");
-    if (!embd) return INFER_OK; /* said when the model is bound */
+    if (!embd || c->table->drafts) return INFER_OK; /* said when the model is bound */
     if (embd->shape[2] != c->n_vocab)
         return err_set(INFER_E_INPUT, "%s: 'vocab_size' of config.json is %u, the embedding has %lld rows",
                        f->path, c->n_vocab, (long long)embd->shape[2]);

@@ -99,6 +99,8 @@ static inline void put_u32s(const struct config *c, const char *name, const uint
     hf_put_u32s(c->keys, c->out->arch, name, v, c->n_layer);
 }
 
+/* hf_eagle.c: whether it is a head that drafts for another model; its keys are put and taken out, so that a Llama's are left. */
+enum infer_status config_head(struct config *c, bool *head);
 /* c->kind; after the number of layers is known (hf_kinds.c). */
 enum infer_status config_kinds(struct config *c);
 bool config_has(const struct config *c, enum layer_kind kind);

@@ -129,7 +129,12 @@ static const char *without_prefix(const char *name) {
 
 /* The number of the layer, and in *rest what is behind it; -1: outside of the layers. */
 static int layer_of(const char *name, const char **rest) {
+    static const char middle[] = "midlayer."; /* of heads that draft */
     int layer, used = 0;
+    if (strncmp(name, middle, sizeof middle - 1) == 0) {
+        *rest = name + sizeof middle - 1;
+        return 0;
+    }
     if (sscanf(name, "layers.%5d.%n", &layer, &used) != 1 || !used)
         if (sscanf(name, "h.%5d.%n", &layer, &used) != 1 || !used)
             if (sscanf(name, "encoder.layer.%5d.%n", &layer, &used) != 1 || !used)
