@@ -136,9 +136,8 @@ static enum infer_status open_draft_model(struct session *s, const struct option
                                            .n_ignore_key = o->ignore_keys.n};
     char path[4096];
     if (file) TRY(model_path_of(o, file, path, sizeof path));
-    if (file) TRY(infer_model_open(&s->draft_model, path, &mo));
-    enum infer_status st =
-        file ? infer_vocab_same(s->model, s->draft_model) : infer_model_draft(&s->draft_model, s->model);
+    enum infer_status st = file ? infer_model_open_drafter(&s->draft_model, path, &mo, s->model)
+                                : infer_model_draft(&s->draft_model, s->model);
     return st ? err_prefix(st, file ? "--draft" : "--draft mtp") : INFER_OK;
 }
 
@@ -153,15 +152,19 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot, all = r.size.kv_tokens;
     const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
-    if (card && !draft->file)
+    if (card && info.wants_hidden)
         return err_set(
             INFER_E_UNSUPPORTED,
-            "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
+            "--draft %s is not computed on a card yet; another model that drafts and --lookup are, or "
+            "--device cpu",
+            info.n_tapped ? "with a head (EAGLE-3)" : "mtp");
     of->decode_rows = session_draft_rows(n_slot);
-    of->hidden |= !draft->file;
+    if (info.n_tapped) of->hidden_for = s->draft_model;
+    of->hidden |= info.wants_hidden && !info.n_tapped;
     *out = *of;
     out->hidden = false;
-    out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
+    out->hidden_for = NULL;
+    out->ctx = !info.wants_hidden && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
     out->slots = n_slot;
     out->kv_tokens =
         all < n_ctx * n_slot ? all + n_slot * PAGE : 0; /* sequences that share pages do so here */

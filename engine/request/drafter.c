@@ -21,7 +21,9 @@ enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_eng
                           .n_batch = place.n_batch,
                           .n_decode_rows = place.n_decode_rows,
                           .n_embd = info.wants_hidden ? info.n_embd : 0,
-                          .same_ids = info.n_vocab == s->n_vocab};
+                          .n_given = info.n_given,
+                          .n_tapped = info.n_tapped,
+                          .same_ids = info.n_vocab == s->n_vocab && !info.own_ids};
     const size_t n_row = (size_t)(d->n_batch + d->n_decode_rows);
     TRY(mem_new(&d->of, (size_t)s->n_slot * sizeof *d->of, "sequences that guess"));
     for (int i = 0; i < s->n_slot; i++) d->of[i].seq = -1;
@@ -29,7 +31,7 @@ enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_eng
     TRY(mem_new(&d->who, n_row * sizeof *d->who, "rows of a step that guesses"));
     TRY(mem_new(&d->at, n_row * sizeof *d->at, "rows of a step that guesses"));
     if (!d->n_embd) return INFER_OK;
-    return mem_new(&d->in, n_row * (size_t)d->n_embd * sizeof *d->in, "rows of a step that guesses");
+    return mem_new(&d->in, n_row * (size_t)d->n_given * sizeof *d->in, "rows of a step that guesses");
 }
 
 void drafter_close(struct drafter *d, int n_slot) {
@@ -53,7 +55,7 @@ static enum infer_status open_seq(struct drafter *d, const struct infer_request 
     if (s->seq < 0) TRY(infer_seq_open(d->engine, &s->seq));
     if (!d->n_embd || s->h) return INFER_OK;
     if (!s->at) TRY(mem_new(&s->at, (size_t)d->n_ctx * sizeof *s->at, "positions of guesses"));
-    return mem_new(&s->h, (size_t)WAITING * (size_t)d->n_embd * sizeof *s->h, "rows of a step that guesses");
+    return mem_new(&s->h, (size_t)WAITING * (size_t)d->n_given * sizeof *s->h, "rows of a step that guesses");
 }
 
 void drafter_leaves(struct infer_request *r) {
@@ -88,8 +90,19 @@ static struct infer_row wanted(struct infer_request *r, int i) {
 
 /* What the next row that is added reads beside its token. */
 static void give(struct drafter *d, const float *h) {
-    memcpy(d->in + (size_t)d->n_row * (size_t)d->n_embd, h, (size_t)d->n_embd * sizeof *h);
+    memcpy(d->in + (size_t)d->n_row * (size_t)d->n_given, h, (size_t)d->n_given * sizeof *h);
 }
+
+/* Row i of to[][n_given], of what the model made of a token, or (own) the one that drafts of a guess: heads have a place for each. */
+static void put(const struct drafter *d, float *to, int i, const float *h, bool own) {
+    const size_t given = (size_t)d->n_given, n = (size_t)(own || !d->n_tapped ? d->n_embd : d->n_tapped);
+    to += (size_t)i * given;
+    memset(to, 0, given * sizeof *to);
+    memcpy(own ? to : to + (given - n), h, n * sizeof *to);
+}
+
+/* Numbers of what the model made of a token. */
+static size_t seen_width(const struct drafter *d) { return (size_t)(d->n_tapped ? d->n_tapped : d->n_embd); }
 
 /* A row of a sequence with this token. */
 static void add_row(struct drafter *d, const struct draft_seq *s, struct infer_row row, int32_t id, int pos) {
@@ -123,7 +136,7 @@ static enum infer_status take_guess(struct drafter *d, const struct infer_output
     sample_suppose(r->sampler, id);
     if (!d->n_embd) return INFER_OK;
     TRY(infer_hidden(d->engine, true, d->at[i], 1, &h));
-    memcpy(s->h, h, (size_t)d->n_embd * sizeof *h);
+    put(d, s->h, 0, h, true);
     return INFER_OK;
 }
 
@@ -192,12 +205,12 @@ static enum infer_status trim(struct drafter *d, const struct infer_request *r, 
     return INFER_OK;
 }
 
-/* What was made of the tokens from position from on, h[n][n_embd], each with the token behind, but where that is none. In a step of its
- * own: as rows of a prompt. */
+/* What was made of the tokens from position from on, h[n], rows that wait or as the engine has them, each with the token behind, but where
+ * that is none. In a step of its own: as rows of a prompt. */
 static enum infer_status feed(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
                               const float *h, int from, int n) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
-    const size_t n_embd = (size_t)d->n_embd;
+    const size_t given = (size_t)d->n_given, width = h == s->h ? given : seen_width(d);
     struct infer_output out;
     for (int k = 0; k < n;) {
         int m = 0;
@@ -205,7 +218,10 @@ static enum infer_status feed(struct drafter *d, const struct infer_request *r, 
             const int32_t id = token_at(r, ids, from + k + 1);
             if (id < 0) continue;
             s->at[s->n_true + m] = from + k + 1;
-            memcpy(d->in + (size_t)m * n_embd, h + (size_t)k * n_embd, n_embd * sizeof *h);
+            if (h == s->h)
+                memcpy(d->in + (size_t)m * given, h + (size_t)k * given, given * sizeof *h);
+            else
+                put(d, d->in, m, h + (size_t)k * width, false);
             d->rows[m] = (struct infer_row){.id = id, .pos = s->n_true + m, .seq = s->seq};
             m++;
         }
@@ -226,7 +242,7 @@ static enum infer_status feed_all(struct drafter *d, const struct infer_request 
     if (s->n_h) TRY(feed(d, r, s, s->h, s->h_at, s->n_h));
     s->n_h = 0;
     if (n > 1 && n <= d->n_ctx) TRY(feed(d, r, s, h, pos, n - 1));
-    memcpy(s->h, h + (size_t)(n - 1) * (size_t)d->n_embd, (size_t)d->n_embd * sizeof *h);
+    put(d, s->h, 0, h + (size_t)(n - 1) * seen_width(d), false);
     s->h_at = pos + n - 1;
     s->n_h = 1;
     return INFER_OK;
@@ -240,7 +256,8 @@ enum infer_status drafter_saw(struct infer_request *r, const struct request_part
     if (!d || !d->n_embd || n < 1) return INFER_OK;
     if (decode && r->sched->flight[part->step % SCHED_FLIGHTS].prompt) return INFER_OK; /* it is gone */
     TRY(open_seq(d, r, &s));
-    TRY(infer_hidden(r->sched->engine, decode, part->row, n, &h));
+    struct infer_engine *e = r->sched->engine;
+    TRY(d->n_tapped ? infer_tapped(e, decode, part->row, n, &h) : infer_hidden(e, decode, part->row, n, &h));
     const int kept = pos - s->h_at; /* of those that wait */
     s->n_h = kept >= 0 && kept <= s->n_h ? kept : 0;
     if (s->n_h + n > WAITING) {
@@ -249,8 +266,7 @@ enum infer_status drafter_saw(struct infer_request *r, const struct request_part
         return st == INFER_E_FULL ? INFER_OK : st; /* it guesses worse, or not */
     }
     if (!s->n_h) s->h_at = pos;
-    memcpy(s->h + (size_t)s->n_h * (size_t)d->n_embd, h, (size_t)n * (size_t)d->n_embd * sizeof *h);
-    s->n_h += n;
+    for (int k = 0; k < n; k++) put(d, s->h, s->n_h++, h + (size_t)k * seen_width(d), false);
     return INFER_OK;
 }
 
@@ -272,7 +288,7 @@ static enum infer_status add_waiting(struct drafter *d, struct infer_request *r,
         const int32_t id = token_at(r, ids, s->h_at + k + 1);
         if (id < 0) continue;
         s->at[s->n_true] = s->h_at + k + 1;
-        give(d, s->h + (size_t)k * (size_t)d->n_embd);
+        give(d, s->h + (size_t)k * (size_t)d->n_given);
         add_row(d, s, k + 1 < s->n_h ? (struct infer_row){0} : wanted(r, 0), id, s->n_true++);
     }
     ask(d, r);

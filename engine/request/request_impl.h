@@ -48,7 +48,7 @@ struct draft_pace {
 struct draft_seq {
     int seq; /* -1: not open */
     /* Of a model that wants hidden rows: those rows that are no guesses, seq's first ones; the position of each row's token; and what was
-     * made of tokens h_at .. h_at + n_h - 1, h[n_h][n_embd], which no row has had yet. */
+     * made of tokens h_at .. h_at + n_h - 1, h[n_h][n_given], which no row has had yet. */
     int n_true;
     int32_t *at; /* at[n_ctx] */
     float *h;    /* of INFER_REQUEST_DRAFT + 1 at most */
@@ -59,10 +59,11 @@ struct drafter {
     struct infer_engine *engine;
     int n_ctx, n_batch, n_decode_rows;
     int n_embd;             /* of hidden rows, which it wants; 0: it does not */
+    int n_given, n_tapped;  /* struct infer_model_info */
     bool same_ids;          /* it has as many logits as the one that answers */
     struct draft_seq *of;   /* of[n_slot] */
     struct infer_row *rows; /* rows[n_batch + n_decode_rows] */
-    /* Of the step that is put together: its rows, hidden rows in[n_decode_rows][n_embd] of them, and whose guesses it makes, by its
+    /* Of the step that is put together: its rows, hidden rows in[n_decode_rows][n_given] of them, and whose guesses it makes, by its
      * outputs, in which rows. */
     int n_row, n_out;
     float *in;

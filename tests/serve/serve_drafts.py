@@ -40,7 +40,7 @@ for path, body in asked:
 check("no guesses are counted", "vllm:spec_decode_num_draft_tokens_total{model_name=\"chat-llama\",engine=\"0\"} 0\n" in s.ask("/metrics", text=True)[2])
 s.stop()
 
-for how in (["--lookup"], ["--draft", MODEL]):
+for how in (["--lookup"], ["--draft", MODEL], ["--draft", tests + "/golden/head/chat"]):
     s = Server("--metrics", *how)
     check("it says so", "tokens are guessed" in s.log(), s.log())
     guessed = right = 0

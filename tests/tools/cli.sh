@@ -215,6 +215,17 @@ input=$'count\n/stats\n' run "draft: chat" 0 "$infer" chat --draft "$llama"; err
 run "draft: missing file" 2 "$infer" -p count --draft "$dir/none.gguf"; err_has "none.gguf"; err_lines 1
 run "draft and lookup" 2 "$infer" -p count --draft "$llama" --lookup; err_has "one can guess"; err_lines 1
 run "draft twice" 2 "$infer" -p count --draft "$llama" --draft "$llama"; err_has "--draft is given 2 times"; err_lines 1
+head=$tests/golden/head/chat
+for h in "$head" "$head.gguf"; do
+    run "draft: a head" 0 "$infer" -p count --draft "$h" --device cpu --json -q; out_has '"answer":"one two three four five six seven eight nine ten"'; out_has '"draft":{"guessed":'
+done
+input=$'count\n/stats\n' run "draft: a head in chat" 0 "$infer" chat --draft "$head" --device ref; out_has "one two three four five"; err_has "; draft "
+run "draft: a head, plan" 0 "$infer" plan --draft "$head"; out_has "--draft, beside it: eagle3 on "
+run "draft: a head on a card" 2 "$infer" plan --draft "$head" --as rtx-5090; err_has "with a head (EAGLE-3) is not computed on a card yet"; err_lines 1
+run "draft: another model's head" 2 "$infer" -p count --draft "$tests/golden/head/llama"; out_empty; err_has "drafts for a model whose rows have 32 numbers; those of "; err_lines 1
+run "a head is no model" 2 "$infer" -m "$head" -p count; err_has "a head that drafts for another model"; err_lines 1
+run "a head is not converted" 2 "$infer" convert "$head" "$dir/head.gguf" f32; err_has "a head that drafts for another model"; err_lines 1
+run "nor quantised" 2 "$infer" quantize "$head.gguf" "$dir/head.gguf" q8_0; err_has "a head that drafts for another model"; err_lines 1
 run "draft: plan" 0 "$infer" plan --draft "$llama"; out_has "--draft, beside it: llama on "; out_has "both together"
 run "draft: plan as JSON" 0 "$infer" plan --draft "$llama" --json; out_has '"draft": {'
 # token 97 is "a", and nothing else comes

@@ -233,7 +233,13 @@ static enum infer_status keep_larger(const struct job *j) {
 }
 
 static enum infer_status run(struct job *j) {
+    struct str arch = {"", 0};
+    bool present;
     TRY(tensorfile_differs(j->o->out, j->o->in));
+    TRY(meta_str(j->f, "general.architecture", &arch, &present));
+    if (str_is(arch, "eagle3"))
+        return err_set(INFER_E_UNSUPPORTED, "%s is a head that drafts for another model; it is read as it is",
+                       j->o->in);
     TRY(keep_larger(j));
     if (j->o->imatrix) {
         TRY(outfile_differs(j->o->out, j->o->imatrix));
