@@ -296,6 +296,7 @@ static const struct field rows[] = {
     {"tool_choice", FIELD_HAND, .hand = read_choice},
     {"thinking", FIELD_HAND, .hand = read_thinking},
     {"output_config", FIELD_HAND, .hand = read_output},
+    {"include_energy", FIELD_BOOL, ASK(energy)},
     {"cache_control metadata service_tier container inference_geo speed diagnostics user_profile_id workspace_id context_management",
      .type = FIELD_SILENT},
     {.name = NULL},
@@ -339,10 +340,11 @@ static void reason(const struct job *j, enum job_finish finish, const char *text
              by);
 }
 
+/* usage, up to where the caller ends it */
 static void usage(int input, int cached, int output, struct buf *out) {
     json_put(
         out,
-        "usage:{input_tokens:%d cache_creation_input_tokens:0 cache_read_input_tokens:%d output_tokens:%d}",
+        "usage:{input_tokens:%d cache_creation_input_tokens:0 cache_read_input_tokens:%d output_tokens:%d",
         input, cached, output);
 }
 
@@ -354,6 +356,8 @@ static void head(const struct job *j, struct buf *out) {
 static void tail(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
     usage(n->prompt - n->cached, n->cached, n->answer, out);
+    openai_energy(j, out);
+    json_put(out, "}");
     openai_infer(j, out);
     json_put(out, "}\n");
 }
@@ -388,7 +392,7 @@ static void messages_begin(struct job *j, struct buf *out) {
     head(j, out);
     json_put(out, "] stop_reason:null stop_sequence:null");
     usage(job_prompt_tokens(j), 0, 0, out);
-    json_put(out, "}}\n\n");
+    json_put(out, "}}}\n\n");
     ping(out);
 }
 

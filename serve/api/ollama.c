@@ -146,6 +146,7 @@ static const struct field common[] = {
     {"think", FIELD_HAND, .hand = read_think},
     {"logprobs", FIELD_BOOL, OWN(logprobs)},
     {"top_logprobs", FIELD_INT, 0, INFER_LOGPROBS_MAX, OWN(top_logprobs)},
+    {"include_energy", FIELD_BOOL, ASK(energy)},
     {"keep_alive", .type = FIELD_SILENT},
     {"truncate", .type = FIELD_SILENT}, /* a prompt that does not fit is refused */
     {"shift", .type = FIELD_SILENT},
@@ -275,6 +276,7 @@ static void last(const struct job *j, struct buf *out) {
              job_answer(j, 0)->finish == FINISH_LENGTH ? "length" : "stop",
              1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
              1e6 * n->answer_ms);
+    openai_energy(j, out);
     if (((const struct ollama_state *)j->state)->remembers) context(j, out);
     openai_infer(j, out);
     json_put(out, "}\n");

@@ -18,6 +18,10 @@ void openai_error(const struct job *j, const struct refusal *r, const char *requ
     if (in_stream) buf_text(out, "\n");
 }
 
+void openai_energy(const struct job *j, struct buf *out) {
+    if (j->ask.energy) json_put(out, "energy_joules:%.4f", j->counts.joules);
+}
+
 void openai_usage(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
     json_put(out,
@@ -27,7 +31,7 @@ void openai_usage(const struct job *j, struct buf *out) {
              "rejected_prediction_tokens:%d}",
              n->prompt, n->answer, n->prompt + n->answer, n->cached, n->reasoning, n->right,
              n->guessed - n->right);
-    if (j->ask.energy) json_put(out, " energy_joules:%.4f", n->joules);
+    openai_energy(j, out);
     json_put(out, "}");
 }
 

@@ -8,6 +8,8 @@ void openai_error(const struct job *j, const struct refusal *r, const char *requ
                   struct buf *out);
 /* Members of an answer: usage:{..}; timings:{..} with llama.cpp's names; warnings:[..]; infer:{seed, queue_ms, warnings}. */
 void openai_usage(const struct job *j, struct buf *out);
+/* energy_joules:.. of a usage, where the request asks for it (include_energy); null: nobody counts. */
+void openai_energy(const struct job *j, struct buf *out);
 void openai_timings(const struct job *j, struct buf *out);
 void openai_warnings(const struct job *j, struct buf *out);
 void openai_infer(const struct job *j, struct buf *out);

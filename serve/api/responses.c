@@ -34,6 +34,16 @@ static void repeated(const struct responses_state *s, struct buf *out) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) echo(s, fields[i][0], fields[i][1], out);
 }
 
+static void usage(const struct job *j, struct buf *out) {
+    const struct job_counts *n = &j->counts;
+    json_put(out,
+             "usage:{input_tokens:%d input_tokens_details:{cached_tokens:%d cache_write_tokens:0} "
+             "output_tokens:%d output_tokens_details:{reasoning_tokens:%d} total_tokens:%d",
+             n->prompt, n->cached, n->answer, n->reasoning, n->prompt + n->answer);
+    openai_energy(j, out);
+    json_put(out, "}");
+}
+
 /* status: "in_progress", "completed", "incomplete", "failed"; r: why it failed, or NULL */
 static void response(const struct job *j, const char *status, const struct refusal *r, struct buf *out) {
     const struct responses_state *s = j->state;
@@ -62,10 +72,7 @@ static void response(const struct job *j, const char *status, const struct refus
              a->parallel_calls, (double)a->params.sample.temp, (double)a->params.sample.top_p);
     repeated(s, out);
     if (done && !r)
-        json_put(out,
-                 "usage:{input_tokens:%d input_tokens_details:{cached_tokens:%d cache_write_tokens:0} "
-                 "output_tokens:%d output_tokens_details:{reasoning_tokens:%d} total_tokens:%d}",
-                 n->prompt, n->cached, n->answer, n->reasoning, n->prompt + n->answer);
+        usage(j, out);
     else
         json_put(out, "usage:null");
     if (done) openai_infer(j, out);

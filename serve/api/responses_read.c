@@ -245,6 +245,7 @@ static const struct field rows[] = {
     {"top_logprobs", FIELD_INT, 0, INFER_LOGPROBS_MAX, OWN(top_logprobs)},
     {"truncation", FIELD_HAND, .hand = read_truncation},
     {"background", FIELD_HAND, .hand = read_background},
+    {"include_energy", FIELD_BOOL, ASK(energy)},
     {"previous_response_id", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"conversation", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"prompt", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},

@@ -152,6 +152,14 @@ with open("serve.log", "w+b") as log:
     usage = lambda **more: json.loads(ask("/v1/completions", dict(prompt="hello", max_tokens=100, ignore_eos=True, **more)))["usage"]
     check("asked for", 0 <= usage(include_energy=True)["energy_joules"] < 1e4)
     check("not asked for", "energy_joules" not in usage())
+    talk, said = dict(model="m", messages=[dict(role="user", content="hello")], ignore_eos=True), lambda text: [json.loads(l.split("data: ")[-1]) for l in text.splitlines() if "{" in l]
+    ways = (("/v1/responses", dict(model="m", input="hello", max_output_tokens=30, ignore_eos=True), lambda a: a.get("response", a)["usage"], -1),
+            ("/v1/messages", dict(talk, max_tokens=30), lambda a: a["usage"], -2), ("/api/chat", dict(talk, options=dict(num_predict=30)), lambda a: a, -1))
+    for path, body, of, last in ways:
+        for stream in False, True:
+            answer = lambda **more: of(said(ask(path, dict(body, stream=stream, **more)))[last if stream else 0])
+            check(f"{path}, stream {stream}: asked for", 0 <= answer(include_energy=True)["energy_joules"] < 1e4)
+            check(f"{path}, stream {stream}: not asked for", "energy_joules" not in answer())
     text = ask("/metrics")
     for line in 'infer_card_temperature_celsius{card="0"} 61', 'infer_card_throttled{card="0"} 0', 'infer_card_ecc_uncorrected_total{card="0"} 1', '# TYPE infer_card_energy_joules_total counter':
         check(line, f"\n{line}\n" in text, text[-3000:])
