@@ -90,11 +90,26 @@ void cpu_op_conv(const struct cpu_op *op, struct cpu_step *s, int thread, int n_
     }
 }
 
+/* Of a row whose gate has one number for several of out. */
+static void glu_by_heads(const struct cpu_kernels *k, const struct op_glu *g, const float *gate,
+                         const float *up, float *out) {
+    enum { SOME = 64 };
+    const int each = g->out.width / g->gate.width;
+    float f[SOME];
+    for (int h0 = 0; h0 < g->gate.width; h0 += SOME) {
+        const int n = g->gate.width - h0 < SOME ? g->gate.width - h0 : SOME;
+        k->glu(g, gate + h0, NULL, f, n);
+        for (int h = 0; h < n; h++)
+            k->mix(NULL, 0, NULL, 0, up + (h0 + h) * each, f[h], out + (h0 + h) * each, each);
+    }
+}
 void cpu_op_glu(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_glu *g = &op->op->glu;
     int a, b;
     cpu_share(cpu_rows(s, g->gate), thread, n_thread, &a, &b);
-    for (int t = a; t < b; t++)
+    for (int t = a; g->gate.width < g->out.width && t < b; t++)
+        glu_by_heads(s->cpu->k, g, cpu_row(s, g->gate, t), cpu_row(s, g->up, t), cpu_row(s, g->out, t));
+    for (int t = a; g->gate.width == g->out.width && t < b; t++)
         s->cpu->k->glu(g, cpu_row(s, g->gate, t), g->up.buf < 0 ? NULL : cpu_row(s, g->up, t),
                        cpu_row(s, g->out, t), g->out.width);
 }

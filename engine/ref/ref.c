@@ -366,6 +366,11 @@ static double activate(const struct op_glu *o, double x) {
         return 1 / (1 + exp(-x));
     case ACT_CLAMP:
         return isnan(x) ? x : fmin(fmax(x, (double)o->k.beta), (double)o->k.limit);
+    case ACT_SOFTPLUS:
+        return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    case ACT_SILU_CLAMP:
+        x = x / (1 + exp(-x));
+        return x > (double)o->k.limit ? (double)o->k.limit : x;
     case ACT_KIND_COUNT:
         break;
     }
@@ -374,7 +379,9 @@ static double activate(const struct op_glu *o, double x) {
 
 /* What the activation is times, of up. */
 static double factor(const struct op_glu *o, double up) {
-    if (o->act != ACT_SWIGLU_OAI) return up;
+    if (o->act != ACT_SWIGLU_OAI && o->act != ACT_SILU_CLAMP) return up;
+    if (o->act == ACT_SILU_CLAMP)
+        return isnan(up) ? up : fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit));
     return fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit)) + 1;
 }
 
@@ -382,8 +389,9 @@ static void ref_glu(struct ref *r, const struct op_glu *o) {
     for (int t = 0; t < ref_rows_in(r, o->gate); t++) {
         const float *gate = ref_row(r, o->gate, t), *up = o->up.buf >= 0 ? ref_row(r, o->up, t) : NULL;
         float *out = ref_row(r, o->out, t);
-        for (int i = 0; i < o->gate.width; i++)
-            out[i] = (float)(activate(o, (double)gate[i]) * (up ? factor(o, (double)up[i]) : 1));
+        const int each = o->out.width / o->gate.width;
+        for (int i = 0; i < o->out.width; i++)
+            out[i] = (float)(activate(o, (double)gate[i / each]) * (up ? factor(o, (double)up[i]) : 1));
     }
 }
 

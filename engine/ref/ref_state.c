@@ -58,18 +58,23 @@ static void delta_head(struct ref *r, const struct op_delta *o, int t, int h) {
     const int dk = o->dk, dv = o->dv, g = op_delta_key(o, h);
     const float *q = ref_row(r, o->qkv, t) + g * dk, *k = q + o->n_key * dk;
     const float *v = ref_row(r, o->qkv, t) + 2 * o->n_key * dk + h * dv;
-    double a = softplus((double)ref_row(r, o->a, t)[h] + (double)o->dt_bias[h]);
-    double decay = exp((double)o->A[h] * a), beta = 1 / (1 + exp(-(double)ref_row(r, o->b, t)[h]));
-    double q1[STATE_DIM_MAX], k1[STATE_DIM_MAX], y[STATE_DIM_MAX];
+    const int rows = op_delta_by_row(o) ? dk : 1; /* that decay by themselves */
+    const float *a = ref_row(r, o->a, t) + h * rows;
+    const double beta = (double)op_delta_beta(o) / (1 + exp(-(double)ref_row(r, o->b, t)[h]));
+    double q1[STATE_DIM_MAX], k1[STATE_DIM_MAX], decay[STATE_DIM_MAX], kept[STATE_DIM_MAX], y[STATE_DIM_MAX];
     float *S = ref_state(r, o->state, r->step.slot[t]) + (size_t)h * (size_t)(dk * dv);
     unit(q, dk, sqrt(dk), q1);
     unit(k, dk, 1, k1);
     begin(S, dk * dv, r->step.pos[t]);
-    transposed(S, dk, dv, k1, y);
+    for (int i = 0; i < dk; i++) {
+        const int at = rows > 1 ? i : 0;
+        decay[i] = exp((double)o->A[h] * softplus((double)a[at] + (double)o->dt_bias[h * rows + at]));
+        kept[i] = decay[i] * k1[i];
+    }
+    transposed(S, dk, dv, kept, y);
     for (int i = 0; i < dk; i++)
         for (int j = 0; j < dv; j++)
-            S[i * dv + j] =
-                (float)(decay * (double)S[i * dv + j] + k1[i] * beta * ((double)v[j] - decay * y[j]));
+            S[i * dv + j] = (float)(decay[i] * (double)S[i * dv + j] + k1[i] * beta * ((double)v[j] - y[j]));
     transposed(S, dk, dv, q1, y);
     for (int j = 0; j < dv; j++) ref_row(r, o->out, t)[h * dv + j] = (float)y[j];
 }

@@ -223,13 +223,15 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
     return first > 0 ? first : 0;
 }
 
-/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. With x = gate[t][i]:
+/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. Beside up the gate may be narrower, one
+ * number for each r of out (a head's): gate[t][i / r], r = out.width / gate.width; out is not gate then. With x = gate[t][i]:
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
+ *   SILU_CLAMP min(x / (1 + exp(-x)), limit), times u between -limit and limit with u = up[t][i];  SOFTPLUS ln(1 + exp(x));
  *   SIGMOID 1 / (1 + exp(-x));  CLAMP min(max(x, beta), limit);
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
- * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010). */
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010); HF modeling_step3p7. */
 enum act_kind {
     ACT_SILU,
     ACT_GELU_TANH,
@@ -241,6 +243,8 @@ enum act_kind {
     ACT_XIELU,
     ACT_SIGMOID,
     ACT_CLAMP,
+    ACT_SOFTPLUS,
+    ACT_SILU_CLAMP,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
@@ -305,19 +309,23 @@ struct op_conv {
 /* delta: the gated delta rule of each value head h < n_value with key head g = tiled ? h % n_key : h / (n_value / n_key); the rows of a
  * slot one after the other, S the head's state [dk][dv], all in float32 at least:
  *   q' = q[t][g] / sqrt(sum q[t][g]^2 + 1e-6) / sqrt(dk);  k' = k[t][g] / sqrt(sum k[t][g]^2 + 1e-6)
- *   S *= exp(A[h] * softplus(a[t][h] + dt_bias[h]));  d = (v[t][h] - S^T k') / (1 + exp(-b[t][h]))
+ *   S[i] *= exp(A[h] * softplus(a[t][h][i] + dt_bias[h][i])), i < dk;  d = beta (v[t][h] - S^T k') / (1 + exp(-b[t][h]))
  *   S += k' d^T;  out[t][h] = S^T q'
- * softplus(x) = ln(1 + exp(x)). qkv [t]: q [n_key][dk], k [n_key][dk], v [n_value][dv], in this order (a conv's out); a, b [t][n_value];
- * out [t][n_value][dv], overlaps none of them; A (below 0), dt_bias [n_value]. n_value is a multiple of n_key; dk, dv <= STATE_DIM_MAX.
+ * softplus(x) = ln(1 + exp(x)); beta 1, or 2 where a state may turn a key's part around. qkv [t]: q [n_key][dk], k [n_key][dk], v [n_value][dv], in this order (a conv's out); a [t][n_value][dk], or
+ * [t][n_value]: one number for all rows i of a head's state, as dt_bias then has; b [t][n_value]; out [t][n_value][dv], overlaps none of them; A [n_value], below 0. n_value is a multiple of n_key; dk, dv <= STATE_DIM_MAX.
  * state [n_value][dk][dv]. Rows and slots as in conv. A backend whose bits depend on where the rows of a step end says so (backend_info:
- * grid). source: Yang et al. 2024 (arXiv 2412.06464). */
+ * grid). source: Yang et al. 2024 (arXiv 2412.06464); Kimi Team 2025 (arXiv 2510.26692) for a decay of each row. */
 enum { STATE_DIM_MAX = 256 };
 struct op_delta {
     struct view qkv, a, b, out;
     int state, n_key, n_value, dk, dv; /* state: store */
     bool tiled;
     const float *A, *dt_bias;
+    float beta; /* 0: 1 */
 };
+/* Whether each row of a state decays by itself. */
+static inline bool op_delta_by_row(const struct op_delta *o) { return o->a.width > o->n_value; }
+static inline float op_delta_beta(const struct op_delta *o) { return o->beta != 0 ? o->beta : 1; }
 static inline int op_delta_key(const struct op_delta *o, int h) {
     return o->tiled ? h % o->n_key : h / (o->n_value / o->n_key);
 }

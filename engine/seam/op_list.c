@@ -102,7 +102,7 @@ static void constants(struct op_use *u, const struct op *op) {
         return;
     case OP_DELTA:
         constant(u, op->delta.A, op->delta.n_value);
-        constant(u, op->delta.dt_bias, op->delta.n_value);
+        constant(u, op->delta.dt_bias, op->delta.a.width);
         return;
     case OP_SSM:
         constant(u, op->ssm.A, op->ssm.n_head);

@@ -111,7 +111,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 46 };
+enum { SAMPLES = 48 };
 static const int gathered[] = {0, 2, W + 2};
 
 static void samples(struct op *out) {
@@ -158,6 +158,10 @@ static void samples(struct op *out) {
         {OP_CONV, 0, "conv without bias", .conv = {x, z, 0, K, array[CONV_W], NULL, false}},
         {OP_DELTA, 0, "delta",
          .delta = {x, a, b, half, 0, 1, 2, 2, 2, false, array[DECAYS], array[STEP_BIAS]}},
+        {OP_DELTA, 0, "delta whose rows decay by themselves",
+         .delta = {x, view_columns(y, 0, 4), b, half, 0, 1, 2, 2, 2, false, array[DECAYS], array[STEP_BIAS],
+                   2}},
+        {OP_GLU, 0, "glu with a gate for each head", .glu = {view_columns(x, 1, 2), y, z, ACT_SIGMOID, {0}}},
         {OP_SSM, 0, "ssm",
          .ssm = {x, a, half, 0, 2, 2, 1, 2, array[DECAYS], array[STEP_BIAS], array[SKIP], 0, 9}},
         {OP_SSM, 0, "ssm without the input itself",
@@ -428,6 +432,7 @@ static void constants_are_whole(void **state) {
                     : s[i].kind == OP_COLUMNS   ? W
                     : s[i].kind == OP_ROUTE     ? W
                     : s[i].kind == OP_CONV      ? (k ? W : W * K)
+                    : s[i].kind == OP_DELTA     ? (k ? s[i].delta.a.width : 2)
                     : op_uses(&s[i]).state == 0 ? 2
                                                 : 1;
             assert_int_equal(u.constant[k].n, n);

@@ -157,6 +157,23 @@ static void glus_and_adds(void **state) {
         }
 }
 
+/* One number of the gate for each head of out, in place and not. */
+static void gates_of_heads(void **state) {
+    (void)state;
+    static const int heads[] = {1, 3, 70}, dims[] = {1, 12, 33};
+    for (int i = 0; i < 9; i++)
+        for (int act = ACT_SIGMOID; act <= ACT_SOFTPLUS; act += ACT_SOFTPLUS - ACT_SIGMOID) {
+            const int n = heads[i % 3], dim = dims[i / 3];
+            struct bench b = {0};
+            struct view x = input(&b, n + n * dim, 0), y = output(&b, n * dim), g = {x.buf, 0, n},
+                        u = {x.buf, n, n * dim};
+            push(&b, (struct op){.kind = OP_GLU, .glu = {g, u, i % 2 ? u : y, (enum act_kind)act, {0}}});
+            if (i % 2) push(&b, (struct op){.kind = OP_GLU, .glu = {g, u, y, (enum act_kind)act, {0}}});
+            check(&b, "gate of heads", exact);
+            bench_free(&b);
+        }
+}
+
 /* kv_put of all rows, then attend: head sizes, groups, windows, caps, sinks, cache types; folded with rope and not. */
 static void attention(void **state) {
     (void)state;
@@ -552,6 +569,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(norms),
         cmocka_unit_test(ropes),
         cmocka_unit_test(glus_and_adds),
+        cmocka_unit_test(gates_of_heads),
         cmocka_unit_test(attention),
         cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),

@@ -18,7 +18,7 @@ struct state_setting {
     enum row_class cls;
     double tolerance; /* root mean square of the error over that of the numbers */
 };
-/* n_group of ssm: heads that share B and C; of delta: key heads. dk is n_state, dv head_dim. */
+/* n_group of ssm: heads that share B and C; of delta: key heads. dk is n_state, dv head_dim. lo of delta: beta, 0: 1; hi: 1: rows decay by themselves. */
 struct state_case {
     enum op_kind kind;
     int n_group, n_head, dk, dv, tiled;
@@ -28,15 +28,20 @@ static const struct state_case state_cases[] = {
     {OP_DELTA, 1, 1, 1, 1, 0, 0, 0},         {OP_DELTA, 2, 6, 8, 12, 0, 0, 0},
     {OP_DELTA, 2, 6, 8, 12, 1, 0, 0},        {OP_DELTA, 3, 3, 33, 7, 1, 0, 0},
     {OP_DELTA, 1, 2, 128, 128, 0, 0, 0},     {OP_DELTA, 2, 4, 64, 256, 1, 0, 0},
-    {OP_SSM, 1, 1, 1, 1, 0, 0, 1},           {OP_SSM, 2, 6, 5, 10, 0, 0, INFINITY},
-    {OP_SSM, 3, 6, 16, 7, 0, 0.3f, 0.9f},    {OP_SSM, 1, 2, 128, 64, 0, 0, INFINITY},
-    {OP_SSM, 1, 2, 256, 64, 0, 0, INFINITY},
+    {OP_DELTA, 3, 3, 24, 48, 0, 2, 0},       {OP_DELTA, 3, 3, 24, 40, 0, 0, 1},
+    {OP_DELTA, 2, 2, 128, 128, 0, 0, 1},     {OP_SSM, 1, 1, 1, 1, 0, 0, 1},
+    {OP_SSM, 2, 6, 5, 10, 0, 0, INFINITY},   {OP_SSM, 3, 6, 16, 7, 0, 0.3f, 0.9f},
+    {OP_SSM, 1, 2, 128, 64, 0, 0, INFINITY}, {OP_SSM, 1, 2, 256, 64, 0, 0, INFINITY},
 };
 enum { STATE_CASES = sizeof state_cases / sizeof *state_cases };
 
+/* Decays of a head. */
+static inline int state_decays(const struct state_case *c) {
+    return c->kind == OP_DELTA && c->hi != 0 ? c->dk : 1;
+}
 static inline int state_in_width(const struct state_case *c) {
     int heads = c->n_group * c->dk * 2 + c->n_head * c->dv;
-    return heads + c->n_head * (c->kind == OP_DELTA ? 2 : 1);
+    return heads + c->n_head * (c->kind == OP_DELTA ? 1 + state_decays(c) : 1);
 }
 static inline size_t state_elems(const struct state_case *c) {
     return (size_t)c->n_head * (size_t)(c->dk * c->dv);
@@ -63,7 +68,7 @@ static inline struct state_data state_data_new(const struct state_case *c) {
     struct state_data d = {.x = state_numbers((size_t)STATE_ROWS * (size_t)state_in_width(c), 1.5f, 0),
                            .state = state_numbers(STATE_SLOTS * state_elems(c), 0.5f, 0),
                            .A = state_numbers(h, 0.2f, -0.25f),
-                           .dt = state_numbers(h, 2, -0.5f),
+                           .dt = state_numbers(h * (size_t)state_decays(c), 2, -0.5f),
                            .skip = state_numbers(h, 1, 0)};
     d.dt[0] = 25; /* where softplus is a line */
     d.A[0] /= 20;
@@ -84,6 +89,7 @@ static inline void state_row(const struct state_case *c, const struct state_data
     const float *kf = delta ? x + keys + g * c->dk : x + c->n_head * c->dv + g * c->dk;
     const float *vf = delta ? x + 2 * keys + h * c->dv : x + h * c->dv;
     const float *a = x + 2 * keys + c->n_head * c->dv;
+    const int decays = state_decays(c);
     double step = log(1 + exp((double)a[h] + (double)d->dt[h])), qq = 1e-6, kk = 1e-6;
     if (!delta) step = fmin(fmax(step, (double)c->lo), (double)c->hi);
     for (int i = 0; i < c->dk; i++) {
@@ -94,55 +100,62 @@ static inline void state_row(const struct state_case *c, const struct state_data
         k[i] = (double)kf[i] / (delta ? sqrt(kk) : 1);
     }
     for (int i = 0; i < c->dv; i++) v[i] = (double)vf[i] * (delta ? 1 : step);
-    *log_decay = (double)d->A[h] * step;
-    *beta = delta ? 1 / (1 + exp(-(double)a[c->n_head + h])) : 1;
+    for (int i = 0; i < c->dk; i++) {
+        const int at = decays > 1 ? h * c->dk + i : h;
+        log_decay[i] = (double)d->A[h] * (delta ? log(1 + exp((double)a[at] + (double)d->dt[at])) : step);
+    }
+    *beta = delta ? (c->lo != 0 ? (double)c->lo : 1) / (1 + exp(-(double)a[c->n_head * decays + h])) : 1;
 }
-static inline double state_dot(const double *a, const double *b, int n) {
-    double s = 0;
-    for (int i = 0; i < n; i++) s += a[i] * b[i];
+/* sum of a[i] b[i] e^(G[i] - before[i]), whose difference is the same for all i unless each is by itself */
+static inline double state_dot(const double *a, const double *b, const double *G, const double *before, int n,
+                               bool each) {
+    double s = 0, f = exp(G[0] - before[0]);
+    for (int i = 0; i < n; i++) s += a[i] * b[i] * (each ? exp(G[i] - before[i]) : f);
     return s;
 }
-/* y[dv] += f S0^T x */
-static inline void state_add(const struct state_case *c, const float *S0, const double *x, double f,
-                             double *y) {
+/* y[dv] += sign S0^T (e^G x) */
+static inline void state_add(const struct state_case *c, const float *S0, const double *x, const double *G,
+                             double sign, double *y) {
     for (int i = 0; S0 && i < c->dk; i++)
-        for (int j = 0; j < c->dv; j++) y[j] += f * (double)S0[i * c->dv + j] * x[i];
+        for (int j = 0; j < c->dv; j++) y[j] += sign * exp(G[i]) * (double)S0[i * c->dv + j] * x[i];
 }
 /* n rows of x from a state S0 [n_head][dk][dv] (NULL: zeros): out[n][n_head][dv] and the state behind. */
 static inline void state_sums(const struct state_case *c, const struct state_data *data, const float *x,
                               int n, const float *S0, double *out, double *after) {
     const int dk = c->dk, dv = c->dv, width = state_in_width(c);
     double *k = malloc(sizeof *k * (size_t)(n * dk)), *d = malloc(sizeof *d * (size_t)(n * dv)),
-           q[STATE_DIM_MAX], v[STATE_DIM_MAX], *G = malloc(sizeof *G * (size_t)(n + 1)), beta;
+           q[STATE_DIM_MAX], v[STATE_DIM_MAX], *G = malloc(sizeof *G * (size_t)(n * dk)), beta;
+    const bool each = state_decays(c) > 1;
     for (int h = 0; h < c->n_head; h++) {
         const float *S = S0 ? S0 + h * dk * dv : NULL;
         double *end = after + h * dk * dv;
         for (int i = 0; i < n; i++) {
             double *o = out + (i * c->n_head + h) * dv, *di = d + i * dv;
-            state_row(c, data, x + i * width, h, k + i * dk, q, v, &G[i], &beta);
-            if (i) G[i] += G[i - 1];
+            state_row(c, data, x + i * width, h, k + i * dk, q, v, G + i * dk, &beta);
+            for (int r = 0; i && r < dk; r++) G[i * dk + r] += G[(i - 1) * dk + r];
             memset(di, 0, sizeof *di * (size_t)dv);
             memset(o, 0, sizeof *o * (size_t)dv);
             if (c->kind == OP_DELTA) {
-                state_add(c, S, k + i * dk, -exp(G[i]), di);
+                state_add(c, S, k + i * dk, G + i * dk, -1, di);
                 for (int j = 0; j < i; j++) {
-                    double w = exp(G[i] - G[j]) * state_dot(k + i * dk, k + j * dk, dk);
+                    double w = state_dot(k + i * dk, k + j * dk, G + i * dk, G + j * dk, dk, each);
                     for (int e = 0; e < dv; e++) di[e] -= w * d[j * dv + e];
                 }
             }
             for (int e = 0; e < dv; e++) di[e] = beta * (di[e] + v[e]);
-            state_add(c, S, q, exp(G[i]), o);
+            state_add(c, S, q, G + i * dk, 1, o);
             for (int j = 0; j <= i; j++) {
-                double w = exp(G[i] - G[j]) * state_dot(q, k + j * dk, dk);
+                double w = state_dot(q, k + j * dk, G + i * dk, G + j * dk, dk, each);
                 for (int e = 0; e < dv; e++) o[e] += w * d[j * dv + e];
             }
             for (int e = 0; c->kind == OP_SSM && e < dv; e++)
                 o[e] += (double)data->skip[h] * (double)x[i * width + h * dv + e];
         }
-        for (int i = 0; i < dk * dv; i++) end[i] = S ? exp(G[n - 1]) * (double)S[i] : 0;
+        for (int i = 0; i < dk * dv; i++) end[i] = S ? exp(G[(n - 1) * dk + i / dv]) * (double)S[i] : 0;
         for (int t = 0; t < n; t++)
             for (int i = 0; i < dk * dv; i++)
-                end[i] += exp(G[n - 1] - G[t]) * k[t * dk + i / dv] * d[t * dv + i % dv];
+                end[i] += exp(G[(n - 1) * dk + i / dv] - G[t * dk + i / dv]) * k[t * dk + i / dv] *
+                          d[t * dv + i % dv];
     }
     free(k), free(d), free(G);
 }
@@ -161,12 +174,13 @@ struct state_bench {
 };
 static inline struct op state_op(const struct state_case *c, const struct state_data *d) {
     const int keys = c->n_group * c->dk, vals = c->n_head * c->dv, all = 2 * keys + vals;
-    struct view x = {0, 0, all}, a = {0, all, c->n_head}, b = {0, all + c->n_head, c->n_head};
+    struct view x = {0, 0, all}, a = {0, all, c->n_head * state_decays(c)},
+                b = {0, all + c->n_head * state_decays(c), c->n_head};
     struct view out = {1, 0, vals};
     if (c->kind == OP_DELTA)
         return (struct op){
             OP_DELTA, 0, "delta",
-            .delta = {x, a, b, out, 0, c->n_group, c->n_head, c->dk, c->dv, c->tiled, d->A, d->dt}};
+            .delta = {x, a, b, out, 0, c->n_group, c->n_head, c->dk, c->dv, c->tiled, d->A, d->dt, c->lo}};
     return (struct op){
         OP_SSM, 0, "ssm",
         .ssm = {x, a, out, 0, c->n_head, c->dv, c->n_group, c->dk, d->A, d->dt, d->skip, c->lo, c->hi}};
@@ -322,6 +336,8 @@ static inline void state_check(enum op_kind kind, struct state_setting set, int 
     for (int i = 0; i < STATE_CASES; i++) {
         const struct state_case *c = &state_cases[i];
         if (c->kind != kind) continue;
+        if (strcmp(set.type->name, "cuda") == 0 && kind == OP_DELTA && (c->lo != 0 || c->hi != 0))
+            continue; /* it refuses them */
         struct state_data d = state_data_new(c);
         struct state_bench s;
         struct backend_info info;

@@ -32,13 +32,15 @@ INLINE void state_store(float *p, int left, vf x) {
     else
         vf_store(p, x);
 }
-/* nv vectors of columns of n rows, stride apart: S = decay S + write w^T; its columns times read are added to a (even rows) and b (odd). */
+/* nv vectors of columns of n rows, stride apart: S = decay S + write w^T, by_row: decay each[i] of row i; its columns times read are added to a (even rows) and b (odd). */
 INLINE void state_turn(float *S, int stride, int n, const float *write, const float *read, vf decay,
-                       const vf *w, const int nv, const int left, vf *a, vf *b) {
+                       const bool by_row, const float *each, const vf *w, const int nv, const int left, vf *a,
+                       vf *b) {
     for (int i = 0; i < n; i++) {
         float *s = S + (size_t)i * (size_t)stride;
         UNROLL for (int e = 0; e < nv; e++) {
-            const vf x = vf_fma(vf_set(write[i]), w[e], vf_mul(decay, state_load(s + e * VL, left)));
+            const vf by = by_row ? vf_set(each[i]) : decay;
+            const vf x = vf_fma(vf_set(write[i]), w[e], vf_mul(by, state_load(s + e * VL, left)));
             if (i % 2)
                 b[e] = vf_fma(vf_set(read[i]), x, b[e]);
             else
@@ -52,7 +54,16 @@ INLINE void state_turn(float *S, int stride, int n, const float *write, const fl
 struct delta_rows {
     float q[STATE_ROWS][STATE_DIM_MAX], k[STATE_ROWS][STATE_DIM_MAX];
     float decay[STATE_ROWS], beta[STATE_ROWS];
+    float each[STATE_ROWS][STATE_DIM_MAX],
+        kept[STATE_ROWS][STATE_DIM_MAX]; /* by row: decays, and k times them */
 };
+/* Row j of some, whose state's rows decay by themselves. */
+static void delta_each(const struct op_delta *o, int h, const float *a, int j, struct delta_rows *d) {
+    for (int i = 0; i < o->dk; i++) {
+        d->each[j][i] = expf(o->A[h] * softplus(a[h * o->dk + i] + o->dt_bias[h * o->dk + i]));
+        d->kept[j][i] = d->k[j][i] * d->each[j][i];
+    }
+}
 static void delta_prepare(const struct op_delta *o, int h, const struct cpu_state_rows *r, int t0, int n,
                           struct delta_rows *d) {
     const int g = op_delta_key(o, h), dk = o->dk;
@@ -61,20 +72,24 @@ static void delta_prepare(const struct op_delta *o, int h, const struct cpu_stat
         const float *q = r->x + t * r->x_stride + g * dk, *k = q + o->n_key * dk;
         unit_vector(q, dk, 1 / sqrtf((float)dk), d->q[j]);
         unit_vector(k, dk, 1, d->k[j]);
-        d->decay[j] = expf(o->A[h] * softplus(r->a[t * r->a_stride + (size_t)h] + o->dt_bias[h]));
-        d->beta[j] = 1 / (1 + expf(-r->b[t * r->b_stride + (size_t)h]));
+        if (op_delta_by_row(o))
+            delta_each(o, h, r->a + t * r->a_stride, j, d);
+        else
+            d->decay[j] = expf(o->A[h] * softplus(r->a[t * r->a_stride + (size_t)h] + o->dt_bias[h]));
+        d->beta[j] = op_delta_beta(o) / (1 + expf(-r->b[t * r->b_stride + (size_t)h]));
     }
 }
 
 /* nv vectors of columns from c on, of the last of which left are there. */
 INLINE void delta_columns(const struct op_delta *o, const struct cpu_state_rows *r, int t0, int n,
-                          const struct delta_rows *d, int h, int c, const int nv, const int left, float *S) {
+                          const struct delta_rows *d, int h, int c, const bool by_row, const int nv,
+                          const int left, float *S) {
     const int dk = o->dk, dv = o->dv, v0 = 2 * o->n_key * dk + h * dv + c;
     for (int j = 0; j < n; j++) {
         const size_t t = (size_t)(t0 + j);
-        const float *v = r->x + t * r->x_stride + v0, *k = d->k[j], *q = d->q[j];
+        const float *v = r->x + t * r->x_stride + v0, *k = by_row ? d->kept[j] : d->k[j];
         float *out = r->out + t * r->out_stride + h * dv + c;
-        const vf decay = vf_set(d->decay[j]), beta = vf_set(d->beta[j]);
+        const vf decay = vf_set(by_row ? 1 : d->decay[j]), beta = vf_set(d->beta[j]);
         vf a[STATE_VECTORS], b[STATE_VECTORS], w[STATE_VECTORS]; /* two sums each: even and odd rows of S */
         UNROLL for (int e = 0; e < nv; e++) a[e] = b[e] = vf_set(0);
         for (int i = 0; i < dk; i += 2) {
@@ -88,10 +103,11 @@ INLINE void delta_columns(const struct op_delta *o, const struct cpu_state_rows 
         }
         UNROLL for (int e = 0; e < nv; e++) {
             vf x = state_load(v + e * VL, left);
-            w[e] = vf_mul(beta, vf_sub(x, vf_mul(decay, vf_add(a[e], b[e]))));
+            const vf there = vf_add(a[e], b[e]);
+            w[e] = vf_mul(beta, vf_sub(x, by_row ? there : vf_mul(decay, there)));
             a[e] = b[e] = vf_set(0);
         }
-        state_turn(S + c, dv, dk, k, q, decay, w, nv, left, a, b);
+        state_turn(S + c, dv, dk, d->k[j], d->q[j], decay, by_row, d->each[j], w, nv, left, a, b);
         UNROLL for (int e = 0; e < nv; e++) state_store(out + e * VL, left, vf_add(a[e], b[e]));
     }
 }
@@ -101,8 +117,8 @@ static void state_begin(float *S, int m, int n, int c0, int c1, int pos) {
     for (int i = 0; pos == 0 && i < m; i++) memset(S + i * n + c0, 0, sizeof *S * (size_t)(c1 - c0));
 }
 
-static void vec_delta(const struct op_delta *o, int h, int c0, int c1, const struct cpu_state_rows *r,
-                      float *S) {
+INLINE void delta_head(const struct op_delta *o, int h, int c0, int c1, const bool by_row,
+                       const struct cpu_state_rows *r, float *S) {
     struct delta_rows d;
     S += (size_t)h * (size_t)(o->dk * o->dv);
     state_begin(S, o->dk, o->dv, c0, c1, r->pos);
@@ -111,8 +127,15 @@ static void vec_delta(const struct op_delta *o, int h, int c0, int c1, const str
         int c = c0;
         delta_prepare(o, h, r, t0, n, &d);
         for (; c + CPU_STATE_COLUMNS <= c1; c += CPU_STATE_COLUMNS)
-            delta_columns(o, r, t0, n, &d, h, c, STATE_VECTORS, VL, S);
-        for (; c + VL <= c1; c += VL) delta_columns(o, r, t0, n, &d, h, c, 1, VL, S);
-        if (c < c1) delta_columns(o, r, t0, n, &d, h, c, 1, c1 - c, S);
+            delta_columns(o, r, t0, n, &d, h, c, by_row, STATE_VECTORS, VL, S);
+        for (; c + VL <= c1; c += VL) delta_columns(o, r, t0, n, &d, h, c, by_row, 1, VL, S);
+        if (c < c1) delta_columns(o, r, t0, n, &d, h, c, by_row, 1, c1 - c, S);
     }
+}
+static void vec_delta(const struct op_delta *o, int h, int c0, int c1, const struct cpu_state_rows *r,
+                      float *S) {
+    if (op_delta_by_row(o))
+        delta_head(o, h, c0, c1, true, r, S);
+    else
+        delta_head(o, h, c0, c1, false, r, S);
 }

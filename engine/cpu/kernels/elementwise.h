@@ -117,10 +117,10 @@ INLINE vf clamped_silu(const struct op_glu *op, vf g) {
     return vf_div(g, vf_add(vf_set(1), vf_exp(vf_mul(g, vf_set(-op->k.alpha)))));
 }
 INLINE vf up_factor(const struct op_glu *op, vf u) {
-    if (op->act != ACT_SWIGLU_OAI) return u;
+    if (op->act != ACT_SWIGLU_OAI && op->act != ACT_SILU_CLAMP) return u;
     const vf low = vf_set(-op->k.limit), zero = vf_set(0);
     u = vf_sub(zero, vf_max(vf_sub(zero, vf_max(u, low)), low));
-    return vf_add(u, vf_set(1));
+    return op->act == ACT_SILU_CLAMP ? u : vf_add(u, vf_set(1));
 }
 /* exp(x) - 1 for x <= 0: near 0, where the difference cancels, by its series, to 2e-8 */
 INLINE vf vec_expm1(vf x) {
@@ -141,6 +141,16 @@ INLINE vf xielu(const struct op_glu *op, vf x) {
 INLINE vf clamped(const struct op_glu *op, vf x) {
     const vf zero = vf_set(0);
     return vf_sub(zero, vf_max(vf_sub(zero, vf_max(x, vf_set(op->k.beta))), vf_set(-op->k.limit)));
+}
+INLINE vf limited_silu(const struct op_glu *op, vf x) {
+    const vf zero = vf_set(0);
+    return vf_sub(zero, vf_max(vf_sub(zero, activate(ACT_SILU, x)), vf_set(-op->k.limit)));
+}
+INLINE vf vec_softplus(vf x) {
+    _Alignas(64) float v[VL];
+    vf_store(v, x);
+    for (int i = 0; i < VL; i++) v[i] = v[i] > 20 ? v[i] : log1pf(expf(v[i]));
+    return vf_load(v);
 }
 /* up NULL: 1 */
 static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
@@ -166,6 +176,10 @@ static void vec_glu(const struct op_glu *op, const float *gate, const float *up,
             y = xielu(op, g);
         else if (act == ACT_CLAMP)
             y = clamped(op, g);
+        else if (act == ACT_SILU_CLAMP)
+            y = limited_silu(op, g);
+        else if (act == ACT_SOFTPLUS)
+            y = vec_softplus(g);
         else
             y = vf_mul(vf_set(op->k.limit), g);
         if (up) y = vf_mul(y, up_factor(op, vf_loadn(up + i, left)));

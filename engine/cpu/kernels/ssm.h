@@ -31,7 +31,7 @@ INLINE void ssm_columns(const struct op_ssm *o, const struct cpu_state_rows *r, 
             w[e] = vf_mul(step, state_load(x + e * VL, left));
             a[e] = b[e] = vf_set(0);
         }
-        state_turn(S + c, P, N, B, C, decay, w, nv, left, a, b);
+        state_turn(S + c, P, N, B, C, decay, false, NULL, w, nv, left, a, b);
         UNROLL for (int e = 0; e < nv; e++)
             state_store(out + e * VL, left, vf_fma(skip, state_load(x + e * VL, left), vf_add(a[e], b[e])));
     }
