@@ -20,8 +20,8 @@ enum slot {
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
  * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; EMBD_2 = 2 * n_embd, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers;
- * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
- * (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
+ * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_KEYS: all heads' of keys,
+ * STATE_DIM (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
  * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of encoders: TYPES of tokens, LABELS that their
  * head scores, BUCKETS of distances. */
 enum dim {
@@ -58,6 +58,7 @@ enum dim {
     DIM_TAPS,
     DIM_STATE_HEADS,
     DIM_STATE_HEADS_2,
+    DIM_STATE_KEYS,
     DIM_STATE_DIM,
     DIM_INNER,
     DIM_STATE_IN,
@@ -134,11 +135,15 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
     "attention.kv_lora_rank|attention.q_lora_rank|attention.key_length_mla|attention.value_length_mla|"      \
     "attention.latent_norm_rms_epsilon|rope.scaling.yarn_log_multiplier"
 #define HF_KEYS_LATENT "kv_lora_rank|q_lora_rank|qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rope_interleave"
-/* The gated delta rule; q, k and v in front of a gate, as one tensor each. */
-#define SLOTS_DELTA                                                                                          \
-    [SLOT_STATE_QKV] = SLOT_MUST, [SLOT_STATE_GATE] = SLOT_MUST, [SLOT_STATE_CONV] = SLOT_MUST,              \
-    [SLOT_STATE_DT_BIAS] = SLOT_MUST, [SLOT_STATE_DECAY] = SLOT_MUST, [SLOT_STATE_NORM] = SLOT_MUST,         \
-    [SLOT_STATE_OUT] = SLOT_MUST
+/* The gated delta rule; q, k and v in front of a gate, as one tensor, or as one each. */
+#define SLOTS_DELTA [SLOT_STATE_QKV] = SLOT_MUST, [SLOT_STATE_CONV] = SLOT_MUST, SLOTS_DELTA_REST
+#define SLOTS_DELTA_APART                                                                                    \
+    [SLOT_STATE_Q] = SLOT_MUST, [SLOT_STATE_K] = SLOT_MUST, [SLOT_STATE_V] = SLOT_MUST,                      \
+    [SLOT_STATE_CONV_Q] = SLOT_MUST, [SLOT_STATE_CONV_K] = SLOT_MUST, [SLOT_STATE_CONV_V] = SLOT_MUST,       \
+    SLOTS_DELTA_REST
+#define SLOTS_DELTA_REST                                                                                     \
+    [SLOT_STATE_GATE] = SLOT_MUST, [SLOT_STATE_DT_BIAS] = SLOT_MUST, [SLOT_STATE_DECAY] = SLOT_MUST,         \
+    [SLOT_STATE_NORM] = SLOT_MUST, [SLOT_STATE_OUT] = SLOT_MUST
 #define KEYS_DELTA                                                                                           \
     "ssm.conv_kernel|ssm.state_size|ssm.group_count|ssm.time_step_rank|ssm.inner_size|ssm.grouped_heads|"    \
     "full_attention_interval|attention.recurrent_layers"
@@ -269,6 +274,8 @@ struct arch {
         enum mixer_where where;
         bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
         bool tiled; /* delta rule: value head h has key head h % n_key, unless ssm.grouped_heads says no */
+        bool sides; /* norms stand in front of the parts of layers with a state, behind those of others */
+        float norm_eps; /* of its norm; 0: that of all */
     } mixer;
     /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided
      * (unless the key expert_weights_norm says false). */

@@ -45,6 +45,7 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_TAPS] = s->taps,
         [DIM_STATE_HEADS] = s->n_head,
         [DIM_STATE_HEADS_2] = 2 * s->n_head,
+        [DIM_STATE_KEYS] = s->n_group * s->n_state,
         [DIM_STATE_DIM] = s->head_dim,
         [DIM_INNER] = inner,
         [DIM_STATE_IN] = l->mixer.kind == MIX_CONV ? 3 * s->channels : inner + s->channels + s->n_head,
@@ -75,6 +76,12 @@ static enum infer_status misshapen(const struct model *m, const struct tensor *t
 static bool is_kept(enum slot slot) {
     return slot == SLOT_ATTN_K || slot == SLOT_ATTN_V || slot == SLOT_ATTN_K_NORM;
 }
+/* Norms that stand on the other side of a layer's parts. */
+static bool is_elsewhere(const struct layer *l, enum slot slot) {
+    const bool front = slot == SLOT_ATTN_NORM || slot == SLOT_FFN_NORM_AFTER,
+               behind = slot == SLOT_POST_ATTN_NORM || slot == SLOT_POST_FFN_NORM;
+    return l->mixer.kind == MIX_ATTENTION ? front : behind;
+}
 /* What the architecture says of a slot, for a layer that has experts or has none. */
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
     bool sparse = l && l->moe.n_expert;
@@ -96,6 +103,7 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->mla.q_rank) return SLOT_ABSENT;
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
     if (l && l->attn.borrows && is_kept(slot)) return SLOT_ABSENT;
+    if (l && m->arch->mixer.sides && is_elsewhere(l, slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
 }
@@ -353,7 +361,8 @@ static const struct {
     {offsetof(struct layer, attn.q_gate), {.matrix = {SLOT_ATTN_GATE}}},
     {offsetof(struct layer, mla.qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
-    {offsetof(struct layer, mixer.in), {.matrix = {SLOT_STATE_QKV}}},
+    {offsetof(struct layer, mixer.in),
+     {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
     {offsetof(struct layer, mixer.out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
     {offsetof(struct layer, attn.out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, dense.gate_up),
@@ -505,6 +514,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
     l->post_attn_norm.eps = l->post_ffn_norm.eps = m->arch->norm_behind_eps;
+    l->mixer.norm.eps = m->arch->mixer.norm_eps;
     TRY(bind_latent(b, il));
     TRY(bind_mixer(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->attn.sinks));

@@ -51,6 +51,25 @@ static int add_state(struct model *m, int n_elem) {
     return m->n_state++;
 }
 
+/* The taps of q, k and v one behind the other, where they are a tensor each. */
+static enum infer_status join_taps(struct binder *b, int il) {
+    static const enum slot slots[] = {SLOT_STATE_CONV_Q, SLOT_STATE_CONV_K, SLOT_STATE_CONV_V};
+    struct layer *l = &b->m->layer[il];
+    const size_t taps = (size_t)l->mixer.sizes.taps;
+    if (l->mixer.conv_w || b->m->arch->slot[slots[0]] == SLOT_ABSENT) return INFER_OK;
+    float *w = arena_alloc(&b->m->arena, (size_t)l->mixer.sizes.channels * taps * sizeof *w);
+    if (!w) return err_set(INFER_E_MEMORY, "out of memory for a convolution");
+    l->mixer.conv_w = w;
+    for (int i = 0; i < 3; i++) {
+        const float *from;
+        const size_t n = (size_t)bind_dim(b->m, l, slot_info[slots[i]].rows) * taps;
+        TRY(bind_vector(b, slots[i], il, &from));
+        memcpy(w, from, n * sizeof *w);
+        w += n;
+    }
+    return INFER_OK;
+}
+
 /* A convolution's weights; *state: the store of its last inputs. */
 static enum infer_status bind_conv(struct binder *b, int il, enum slot w, enum slot bias, int *state) {
     struct layer *l = &b->m->layer[il];
@@ -119,6 +138,7 @@ enum infer_status bind_mixer(struct binder *b, int il) {
     if (l->mixer.kind != MIX_DELTA) return bind_ssm(b, il);
     TRY(bind_gates(b, il));
     TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->mixer.conv_store));
+    TRY(join_taps(b, il));
     TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->mixer.dt_bias));
     TRY(bind_vector(b, SLOT_STATE_DECAY, il, &l->mixer.decay));
     l->mixer.store = add_state(m, s->n_head * s->n_state * s->head_dim);

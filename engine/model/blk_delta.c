@@ -31,7 +31,8 @@ struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) 
                          .dv = s->head_dim,
                          .tiled = e->m->tiled,
                          .A = l->mixer.decay,
-                         .dt_bias = l->mixer.dt_bias};
+                         .dt_bias = l->mixer.dt_bias,
+                         .beta = e->m->delta_beta};
     emit_op(e, "delta", (struct op){.kind = OP_DELTA, .delta = d});
     emit_norm(e, "delta_norm", y, y, s->head_dim, &l->mixer.norm);
     struct op_glu gate = {.gate = z, .up = y, .out = y, .act = ACT_SILU};

@@ -138,7 +138,8 @@ struct model {
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;
-    bool tiled;          /* struct op_delta */
+    bool tiled;          /* struct op_delta, and */
+    float delta_beta;    /* beta */
     bool qk_unit;        /* rotated q and k are normalised without weights */
     bool parallel;       /* attention and feed-forward part read the same x */
     struct layer *layer; /* layer[n_layer] */

@@ -100,12 +100,16 @@ static enum infer_status shard_delta(struct shard *s, struct layer *l) {
     const struct state_sizes z = l->mixer.sizes;
     struct weight_group *in = &l->mixer.in;
     struct heads h;
-    if (in->n_member != 1 || in->n_split || !heads_of(s, l, s->of->tiled, &h)) return INFER_OK;
+    const bool apart = in->n_member == STATE_SECTIONS; /* q, k and v as a matrix each */
+    if ((in->n_member != 1 && !apart) || in->n_split || !heads_of(s, l, s->of->tiled, &h)) return INFER_OK;
     const int keys = z.n_group * z.n_state;
     const struct span k = scaled(h.group, z.n_state), v = scaled(h.head, z.head_dim),
-                      section[] = {k, {keys + k.first, k.n}, {2 * keys + v.first, v.n}},
+                      section[] = {k, {keys + k.first, k.n}, {2 * keys + v.first, v.n}}, own[] = {k, k, v},
                       gates[] = {v, h.head, h.head};
-    take_sections(in, section);
+    if (apart)
+        TRY(shard_members(s, in, own));
+    else
+        take_sections(in, section);
     TRY(shard_members(s, &l->mixer.gates, gates));
     TRY(cut_conv(s, l, section, 3));
     return cut_heads(s, l, &h);

@@ -28,6 +28,7 @@ static enum infer_status read_delta(struct model *m, struct state_sizes *s) {
     TRY(model_read_int(m, "ssm.time_step_rank", 1, MAX_HEADS, -1, &s->n_head));
     TRY(model_read_int(m, "ssm.inner_size", 1, MAX_HEADS * STATE_DIM_MAX, -1, &inner));
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "ssm.grouped_heads"), &grouped, &there));
+    TRY(model_read_float(m, "ssm.beta_scale", 1, 2, 1, &m->delta_beta));
     m->tiled = !grouped;
     s->head_dim = inner / s->n_head;
     s->channels = 2 * s->n_group * s->n_state + inner;

@@ -1,5 +1,10 @@
 """The models whose layers keep a state of fixed size: delta rule, Mamba-2, short convolutions."""
+import functools
 import json
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from .dense import row, tower
 from .moe import FEW, STACKED, moe
@@ -8,6 +13,8 @@ DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_d
              num_hidden_layers=4, head_dim=16)
 PART = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)
 MROPE = {**PART, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+TURNS = dict(linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4,
+             num_hidden_layers=4)
 EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=16)
 # six heads of 5 in two groups, seven states
 MAMBA = dict(hidden_size=32, num_hidden_layers=2, vocab_size=67, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None,
@@ -31,6 +38,21 @@ def as_published(path):
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def as_olmo(path, names=True):
+    """The taps of q, k and v as published: transformers cuts all into three alike. names: of layers with attention, as published."""
+    c = json.loads((path / "config.json").read_text())
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys()}
+    keys, values = c["linear_num_key_heads"] * c["linear_key_head_dim"], c["linear_num_value_heads"] * c["linear_value_head_dim"]
+    for k in [k for k in tensors if k.endswith("q_conv1d.weight")]:
+        parts = [k.replace("q_conv1d", f"{x}_conv1d") for x in "qkv"]
+        tensors.update(zip(parts, (t.contiguous() for t in torch.cat([tensors[p] for p in parts]).split([keys, keys, values]))))
+    for i, kind in enumerate(c["layer_types"]):
+        if names and kind == "full_attention":
+            tensors[f"model.layers.{i}.post_attention_layernorm.weight"] = tensors.pop(f"model.layers.{i}.feedforward_layer_norm.weight")
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+
+
 def seeing(stem, about, **text):
     return tower(stem, about, {**FEW, **DELTA, "model_type": f"{stem.lower().replace('moe', '_moe')}_text", "num_hidden_layers": 2, "rope_parameters": MROPE,
                                "layer_types": ["linear_attention", "full_attention"], **text},
@@ -41,6 +63,11 @@ STATE = {
     "qwen3_next": moe("Qwen3Next", "delta rule in three of four layers, six value heads on two key heads, gated attention, half of a head "
                       "rotated, experts with a shared one behind a gate; the second layer's feed-forward is dense", zero_centred=True,
                       rope_parameters=PART, mlp_only_layers=[1], norm_topk_prob=True, **DELTA, **EXPERTS),
+    "olmo_hybrid": row("OlmoHybrid", "delta rule with steps up to 2 in three of four layers, with norms in front; norms behind where it attends; no rotation",
+                       rope_parameters=dict(rope_type="default", rope_theta=None), after=as_olmo, **TURNS),
+    "olmo_hybrid-rope": row("OlmoHybrid", "rotation, steps up to 1, biases", attention_bias=True, linear_allow_neg_eigval=False, after=functools.partial(as_olmo, names=False),
+                            rope_parameters=dict(rope_type="default", rope_theta=10000.0), **{**TURNS, "num_hidden_layers": 2,
+                            "layer_types": ["full_attention", "linear_attention"]}),
     "qwen3_5": row("Qwen3_5", "delta rule in three of four layers, its four products apart, dense", config="Qwen3_5TextConfig",
                    zero_centred=True, rope_parameters=MROPE, **DELTA),
     "qwen3_5_moe": moe("Qwen3_5Moe", "the same with experts, always renormalised, heads of 16", config="Qwen3_5MoeTextConfig", zero_centred=True,

@@ -275,6 +275,7 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
          "of layers with windows, where some are"},
         {"nemotron_h-moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
         {"granitemoehybrid", "rope.freq_base", "nothing rotates"},
+        {"olmo_hybrid", "rope.freq_base", "nothing rotates"},
         {"ernie4_5_moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
         {"gpt_oss*", "feed_forward_length", "no layer is dense"},
         {"glm4_moe-draft", "expert_group_used_count", "there is one group"},

@@ -319,9 +319,8 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     const bool fused =
         c->table->slot[SLOT_ATTN_QKV] == SLOT_MUST || first_with(f, "attn_qkv.weight", c->n_layer) >= 0;
     char name[64], path[64];
-    const int layer = c->table->mixer.where == MIXER_NOWHERE
-                          ? 0
-                          : first_with(f, fused ? "attn_qkv.weight" : "attn_q.weight", c->n_layer);
+    const int layer =
+        c->table->mixer.where == MIXER_NOWHERE ? 0 : first_with(f, "attn_output.weight", c->n_layer);
     TRY(check_state(c, f));
     TRY(check_told(f, first_with(f, "ffn_gate_inp.weight", c->n_layer), "exp_probs_b.bias", &c->choice_bias));
     TRY(check_told(f, layer, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
@@ -334,7 +333,7 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
         if (!tensorfile_find(f, name) || c->table->slot[part[i].slot] == SLOT_MUST)
             continue; /* one that must be there is missed when it is bound */
         for (int il = 0;; il++) {
-            snprintf(path, sizeof path, "blk.%d.attn_q.weight", il);
+            snprintf(path, sizeof path, "blk.%d.attn_output.weight", il);
             snprintf(name, sizeof name, "blk.%d.%s", il, part[i].name);
             if (!tensorfile_find(f, path)) break;
             if (!tensorfile_find(f, name))

@@ -309,6 +309,16 @@ static enum infer_status read_bases(struct config *c, float *theta) {
     return INFER_OK;
 }
 
+/* Whether a key is there, among the others or with those of rotation, and null. */
+static bool is_null(const struct config *c, const char *key) {
+    const json_t *const at[] = {c->root, c->rope[0], c->rope[1]};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const json_t *v = json_object_get(at[i], key);
+        if (v) return json_is_null(v);
+    }
+    return false;
+}
+
 enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     const json_t *windowed;
     const char *type;
@@ -322,6 +332,8 @@ enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope.kind == ROPE_NONE) return INFER_OK;
     put_u32(c, "rope.dimension_count", (uint32_t)c->out->n_rot);
+    if (c->out->table->rope.where == ROPE_TOLD && !key_reads(c, K_POSITION)) /* OLMo Hybrid: of no base */
+        put_bool(c, "rope.scaling.finetuned", !is_null(c, "rope_theta"));
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     theta = get_json(c, K_ROPE_THETA_OLD) ? get_f32(c, K_ROPE_THETA_OLD) : get_f32(c, K_ROPE_THETA);
     beta = get_f32(c, K_ROPE_BETA);

@@ -37,6 +37,7 @@ enum infer_status config_mixers(struct config *c) {
     if (out->delta[1] % out->delta[0])
         return key_wrong(c, K_DELTA_VALUES, "a multiple of linear_num_key_heads");
     put_u32(c, "ssm.inner_size", (uint32_t)out->delta[1] * (uint32_t)out->delta[3]);
+    if (key_reads(c, K_DELTA_TURNS)) put_f32(c, "ssm.beta_scale", get_flag(c, K_DELTA_TURNS) ? 2 : 1);
     out->tiled = a->mixer.tiled && c->for_gguf;
     if (a->mixer.tiled && !out->tiled) put_bool(c, "ssm.grouped_heads", true);
     return INFER_OK;
