@@ -119,7 +119,7 @@ static enum infer_status place_weights(struct cuda_plan *p, const struct backend
         p->embedding = p->n_group++;
         TRY(group_place(&p->group[p->embedding], &w, false, &p->weight_bytes));
     }
-    return INFER_OK;
+    return lowrank_plan_make(&p->lowrank, c, &p->weight_bytes);
 }
 
 static enum infer_status place_kv(struct cuda_plan *p, const struct backend_config *c) {
@@ -230,6 +230,16 @@ static void place_room(struct cuda_plan *p, const struct op_list *l, int n_slot)
             if (n > bytes) bytes = n;
         }
     p->prompt_room = take(p, bytes);
+}
+
+static void place_adapters(struct cuda_plan *p) {
+    const struct lowrank_plan *l = &p->lowrank;
+    p->low_parts = take(p, l->n_part * sizeof(struct lowrank_dev_part));
+    p->low = take(p, l->n_low * sizeof(float));
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        p->low_table[cls] = take(p, l->table[cls].bytes);
+        if (l->table[cls].bytes > p->low_table_bytes) p->low_table_bytes = l->table[cls].bytes;
+    }
 }
 
 /* What block-scaled kernels and cuBLASLt need beside the tiles. */
@@ -388,6 +398,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     place_tiles(p, pl);
     place_room(p, pl, c->n_slot);
     place_other_kernels(p, c);
+    place_adapters(p);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
     p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
     p->packets = take(p, p->handoff_bytes + (dl && dl->max_rows == 1 ? streamk_bytes(p) : 0));
@@ -417,6 +428,7 @@ static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
     p->pin_decode_result = take_pinned(p, CUDA_FLIGHT * p->host_result_bytes);
     p->pin_edit = take_pinned(p, CUDA_FLIGHT * (size_t)p->n_edited * p->edit_bytes);
     p->pin_input = take_pinned(p, (size_t)c->n_input * p->input_row);
+    p->pin_low = take_pinned(p, CUDA_FLIGHT * p->low_table_bytes);
     if (p->pinned_bytes < p->stage_bytes) p->pinned_bytes = p->stage_bytes;
 }
 
@@ -469,6 +481,7 @@ enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_confi
 }
 
 void cuda_plan_free(struct cuda_plan *p) {
+    lowrank_plan_free(&p->lowrank);
     mem_free(p->group);
     mem_free(p->kv_k);
     mem_free(p->kv_v);
@@ -485,6 +498,7 @@ enum infer_status cuda_sizes(const struct backend_config *c, struct backend_size
             l->buf[i].row_bytes = ((size_t)l->buf[i].width * 4 + 255) & ~(size_t)255;
     }
     *out = (struct backend_sizes){.weight_bytes = p.weight_bytes,
+                                  .adapter_bytes = p.lowrank.bytes,
                                   .kv_bytes = p.kv_bytes,
                                   .workspace_bytes = p.workspace_bytes,
                                   .output_bytes = p.result_bytes,

@@ -1,6 +1,7 @@
 /* Sizes of the CUDA backend in plain C: where every weight, page and scratch buffer lies. Needs no device. */
 #pragma once
 #include "seam/backend.h"
+#include "cuda/plan/lowrank_plan.h"
 #include "cuda/plan/unit_layout.h"
 
 #ifdef __cplusplus
@@ -90,6 +91,10 @@ struct cuda_plan {
     int n_edited;
     size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_input, pin_edit;
     size_t input, input_row; /* rows that are given, in the workspace, too; bytes of one */
+    /* adapters: matrices in the weight arena; parts of each operation, what lies between its two products, and tables of the last step of
+     * each class in the workspace; tables in pinned memory */
+    struct lowrank_plan lowrank;
+    size_t low_parts, low, low_table[ROW_CLASS_COUNT], pin_low, low_table_bytes;
 };
 
 /* Tiles of 64 pairs that experts' pairs fill at most. */

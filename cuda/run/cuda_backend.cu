@@ -1,6 +1,7 @@
 // The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain/, decode/ and prompt/.
 #include <stdio.h>
 #include <stdlib.h>
+#include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/host_rows.h"
 #include "seam/op_list.h"
@@ -82,6 +83,7 @@ static enum infer_status cuda_open(struct backend **out, const struct backend_co
         mem_new(&b->constant, CUDA_CONSTANT_MAX * sizeof *b->constant, "table of constants");
     if (st == INFER_OK) st = mem_new(&b->seen, (size_t)c->n_slot * sizeof *b->seen, "rows of a step");
     if (st == INFER_OK) st = cuda_plan_make(&b->plan, c);
+    if (st == INFER_OK) st = cuda_adapters_open(&b->adapters, b);
     if (st == INFER_OK) st = open_device(b);
     if (st != INFER_OK) {
         cuda_close(&b->base);
@@ -108,6 +110,7 @@ static void cuda_close(struct backend *base) {
     if (b->pinned) cudaFreeHost(b->pinned);
     host_rows_close(b->host);
     cuda_ranks_close(b->ranks);
+    cuda_adapters_close(b->adapters);
     if (b->arena) {
         cudaFree(b->arena);
         cuda_arena_count(b->device, b->arena_bytes, false);
@@ -342,6 +345,7 @@ static enum infer_status run_step(cuda_backend *b, enum row_class cls, const str
     CU(cudaSetDevice(b->device));
     const bool fetched = cls == ROW_DECODE && b->decode;
     TRY(send_step(b, s, f, fetched));
+    TRY(cuda_adapters_send(b, cls, s, f));
     host_rows_begin(b->host);
     TRY(run_rows(b, cls, s));
     host_rows_end(b->host, f);

@@ -19,6 +19,7 @@ struct tune;           // tune.h
 struct blas;           // blas.h
 struct host_rows;      // host_rows.h
 struct cuda_ranks;     // cuda_ranks.h
+struct cuda_adapters;  // adapters_run.h
 
 struct cuda_backend {
     struct backend base;
@@ -51,12 +52,13 @@ struct cuda_backend {
     int n_constant;
     const struct rope *rope[CUDA_ROPE_MAX];
     int n_rope;
-    struct decode_program *decode; // NULL: the plain list
-    struct prompt_program *prompt; // the same for prompt rows
-    struct tune *tune;             // what was measured before; NULL: --autotune off
-    struct blas *blas;             // --blas on
-    struct host_rows *host;        // experts that the host computes; NULL: none
-    struct cuda_ranks *ranks;      // of one model; NULL: alone
+    struct decode_program *decode;  // NULL: the plain list
+    struct prompt_program *prompt;  // the same for prompt rows
+    struct tune *tune;              // what was measured before; NULL: --autotune off
+    struct blas *blas;              // --blas on
+    struct host_rows *host;         // experts that the host computes; NULL: none
+    struct cuda_ranks *ranks;       // of one model; NULL: alone
+    struct cuda_adapters *adapters; // NULL: none
     struct {
         int rows;
         cudaGraphExec_t exec;

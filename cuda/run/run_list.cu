@@ -8,6 +8,7 @@
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/plain/mla.h"
 #include "cuda/plain/columns.h"
+#include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/experts_args.h"
@@ -224,10 +225,11 @@ static enum infer_status run_norm(cuda_backend *b, const struct op_list *l, cons
                    cuda_out_rows(l, o->x), s));
     return INFER_OK;
 }
-// What the host or other ranks have a part in.
+// What the host or other ranks have a part in; adapters.
 static enum infer_status run_with_others(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                          op_queue s) {
     if (o->kind == OP_REMOTE) return host_rows_run(b, l, o, n, s);
+    if (o->kind == OP_LOWRANK) return cuda_adapters_op(b, l, o, n, s);
     if (o->kind == OP_REDUCE || o->kind == OP_GATHER) return cuda_ranks_op(b, l, o, n, s);
     infer_bug("operation %d has no kernel", (int)o->kind);
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
+#include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -193,7 +194,8 @@ static enum infer_status upload_all(cuda_backend *b) {
     CU(cudaMemsetAsync(b->weights, 0, b->plan.weight_bytes, b->stream));
     CU(cudaStreamSynchronize(b->stream));
     TRY(upload_constants(b));
-    return upload_weights(b);
+    TRY(upload_weights(b));
+    return cuda_adapters_upload(b);
 }
 enum infer_status cuda_upload(struct backend *base) {
     cuda_backend *b = (cuda_backend *)base;

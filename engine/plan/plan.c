@@ -55,6 +55,9 @@ static enum infer_status experts_of(struct plan_settings *s, const struct model 
     if (!place->host)
         return err_set(INFER_E_INPUT,
                        ".device cuda computes nothing on the CPU; .cpu_experts %d goes with .device auto", n);
+    if (n && plan_adapts_experts(options))
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".cpu_experts %d: experts on the CPU beside a card have no adapters yet", n);
     if (s->n_device_layer < m->n_layer)
         return err_set(INFER_E_INPUT,
                        ".cpu_experts %d goes with all %d layers on the card, not with .gpu_layers %d", n,
@@ -95,10 +98,7 @@ static enum infer_status kernels_of(const struct plan_options *o) {
 
 /* Where adapters are not added to products yet. */
 static enum infer_status adapters_on(const struct plan_options *o) {
-    const char *device = o->place.device->name;
     if (!o->adapters) return INFER_OK;
-    if (strcmp(device, "cuda") == 0)
-        return err_set(INFER_E_UNSUPPORTED, "adapters are not on cards yet; .device cpu has them");
     if (o->ranks > 1)
         return err_set(INFER_E_UNSUPPORTED, "ranks have no adapters yet; without .ranks there are some");
     return INFER_OK;
@@ -326,6 +326,13 @@ static enum infer_status size_part(struct plan *p, struct plan_part *part,
 bool plan_has_experts(const struct model *m, int n) {
     for (int i = 0; i < n; i++)
         if (m->layer[i].moe.n_expert) return true;
+    return false;
+}
+
+bool plan_adapts_experts(const struct plan_options *o) {
+    for (int i = 0; o->adapters && i < o->adapters->n; i++)
+        for (int k = 0; k < o->adapters->adapter[i]->n_part; k++)
+            if (o->adapters->adapter[i]->part[k].low.n_stack > 1) return true;
     return false;
 }
 

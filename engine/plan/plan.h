@@ -110,8 +110,9 @@ struct plan_options {
     struct infer_profile *profile; /* of rank 0 on the host; NULL: none */
     const struct taps
         *taps; /* what a head for the model reads; NULL: there is none; not on cards, nor in stages */
-    const struct adapters *adapters; /* NULL: none; not on cards, nor with ranks */
-    bool keep_all;                   /* no two buffers share memory: for taps */
+    /* NULL: none; not with ranks, nor of experts on the host beside a card */
+    const struct adapters *adapters;
+    bool keep_all; /* no two buffers share memory: for taps */
 };
 
 /* Makes the lists, asks the backends for sizes and lays out the activations. What the options leave open (the most
@@ -134,6 +135,8 @@ enum infer_status plan_place_buffers(struct op_list *l, bool keep_all, size_t *a
 int plan_kv_tokens(const struct plan *p);
 /* plan.c: whether some layer before layer n has experts. */
 bool plan_has_experts(const struct model *m, int n);
+/* Whether some adapter is added to products of experts. */
+bool plan_adapts_experts(const struct plan_options *o);
 /* plan_fit.c: changes set->n_slot, n_ctx and, where the model does not fit, n_device_layer or n_device_experts, as far as the options
  * leave them open, to the most that fits; of the last two it takes what is predicted to be faster. p: rates and shares, if that was
  * the question. */

@@ -60,7 +60,7 @@ static enum infer_status search_layers(struct plan *p, struct search *s) {
     int n, experts = -1;
     TRY(greatest(s, &s->set.n_device_layer, m->whole ? m->n_layer : 1, m->n_layer, 1, &n));
     if (m->whole && n < m->n_layer) n = 0;
-    const bool has_experts = plan_has_experts(m, m->n_layer);
+    const bool has_experts = plan_has_experts(m, m->n_layer) && !plan_adapts_experts(s->options);
     if (n < m->n_layer && (!has_experts || s->options->wish.n_cpu_experts < 0)) {
         plan_rates_find(s->options, &p->rates);
         if (has_experts) TRY(greatest(s, &s->set.n_device_experts, 0, m->n_layer - 1, 1, &experts));
@@ -164,7 +164,7 @@ static enum infer_status nearest_share(struct plan *p, struct search *s) {
     if (!s->options->place.memory.total_bytes || (p->n_part > 1 && !p->part[0].experts)) return INFER_OK;
     other.place.host = &backend_cpu;
     s->options = &other;
-    if (plan_has_experts(s->m, s->m->n_layer)) {
+    if (plan_has_experts(s->m, s->m->n_layer) && !plan_adapts_experts(s->options)) {
         TRY(greatest(s, &s->set.n_device_experts, 0, s->m->n_layer - 1, 1, &n));
         if (n >= 0) TRY(propose_share(p, s, ".cpu_experts", &s->set.n_device_experts, n, s->m->n_layer - n));
     }

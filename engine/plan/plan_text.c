@@ -58,6 +58,7 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         print_bytes(t, "weights, in place", p->experts.host_weights, "of the mapped file");
     if (s->weight_bytes)
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
+    if (s->adapter_bytes) print_bytes(t, "  of these adapters", s->adapter_bytes, "matrices as halves");
     int stores = 0;
     for (int i = 0; i < part->config.n_store; i++) stores += config_uses_store(&part->config, i);
     int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),

@@ -608,6 +608,7 @@ struct backend_config {
 
 struct backend_sizes {
     size_t weight_bytes;    /* copies of weights this backend makes; 0 where the map is read */
+    size_t adapter_bytes;   /* of these: of adapters */
     size_t kv_bytes;        /* pages and states */
     size_t workspace_bytes; /* everything else that is not an activation */
     size_t output_bytes;    /* tokens and logits */

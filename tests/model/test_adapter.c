@@ -1,5 +1,6 @@
-/* Adapters: PEFT's logits on every model of tests/golden/adapter, on ref and the CPU, from folders and GGUF; rows with and without in one
+/* Adapters: PEFT's logits on every model of tests/golden/adapter, on ref, the CPU and a card, from folders and GGUF; rows with and without in one
  * step; what the cache knows; files that are refused. */
+#include "tests/lib/cuda_there.h"
 #include "tests/lib/hf_golden.h"
 #include "tests/lib/tolerance.h"
 #include "base/host.h"
@@ -22,6 +23,8 @@ static void read_golden(struct golden *g, const char *const name[2], char adapte
     test_path(g->path, sizeof g->path, file);
 }
 
+static bool have_cuda, loose; /* loose: engines that follow may round F32 to TF32 */
+
 static struct infer_engine *engine(const struct infer_model *m, const char *device, int threads,
                                    struct infer_adapter *const *adapter, const float *scale, int n) {
     struct infer_engine *e;
@@ -33,7 +36,7 @@ static struct infer_engine *engine(const struct infer_model *m, const char *devi
                                            .slots = 3,
                                            .decode_rows = 4,
                                            .all_logits = true,
-                                           .strict_fp32 = true,
+                                           .strict_fp32 = !loose,
                                            .gpu_layers = -1,
                                            .cpu_experts = -1,
                                            .adapter = (const struct infer_adapter *const *)adapter,
@@ -97,6 +100,29 @@ static void as_peft(void **state) {
         infer_model_close(m);
         golden_free(&g);
     }
+}
+
+/* On a card matrices of adapters are halves; F32 weights by the plain kernels, and by those of TF32. */
+static void as_peft_on_a_card(void **state) {
+    (void)state;
+    for (int i = 0; have_cuda && i < N_ROWS; i++)
+        for (int k = 0; k < 2; k++) {
+            struct golden g;
+            struct infer_model *m;
+            struct infer_adapter *a;
+            char adapter[512];
+            read_golden(&g, rows[i], adapter);
+            assert_ok(infer_model_open(&m, g.path, NULL));
+            assert_ok(infer_adapter_open(&a, m, adapter, NULL));
+            loose = k;
+            struct infer_engine *e = engine(m, "cuda", 1, &a, NULL, 1);
+            loose = false;
+            check(&g, e, k ? "cuda" : "cuda, highest", k ? TOL_LOGITS_TF32 : TOL_LOGITS_FAST);
+            infer_engine_free(e);
+            infer_adapter_close(a);
+            infer_model_close(m);
+            golden_free(&g);
+        }
 }
 
 /* ---- GGUF ---- */
@@ -170,6 +196,11 @@ static void folders_and_gguf(void **state) {
             struct infer_engine *e = engine(m, "ref", 1, &a, NULL, 1);
             check(&g, e, models[i], i == 2 ? 0.3 : TOL_LOGITS_REF);
             infer_engine_free(e);
+            if (have_cuda) {
+                e = engine(m, "cuda", 1, &a, NULL, 1);
+                check(&g, e, models[i], i == 2 ? 0.3 : TOL_LOGITS_FAST);
+                infer_engine_free(e);
+            }
             infer_adapter_close(a);
             infer_model_close(m);
         }
@@ -211,8 +242,7 @@ static void merged(void **state) {
 }
 
 /* A control vector: scale times the direction, behind its layer, in the layers that are asked for. */
-static void control_vectors(void **state) {
-    (void)state;
+static void vectors_on(const char *device) {
     struct infer_model *m;
     struct infer_adapter *a;
     struct folder d;
@@ -240,7 +270,7 @@ static void control_vectors(void **state) {
     const float half[] = {0.5f};
     /* the stream behind the last layer */
     struct infer_engine_options eo = {
-        .device = "ref", .kv_type = "f32", .ctx = 64, .gpu_layers = -1, .cpu_experts = -1, .hidden = true};
+        .device = device, .kv_type = "f32", .ctx = 64, .gpu_layers = -1, .cpu_experts = -1, .hidden = true};
     struct infer_engine *plain, *e;
     assert_ok(infer_engine_create(&plain, m, &eo));
     eo.adapter = (const struct infer_adapter *const *)&a, eo.adapter_scale = half, eo.n_adapter = 1;
@@ -266,6 +296,11 @@ static void control_vectors(void **state) {
     infer_adapter_close(a);
     infer_model_close(m);
     folder_remove(&d);
+}
+static void control_vectors(void **state) {
+    (void)state;
+    vectors_on("ref");
+    if (have_cuda) vectors_on("cuda");
 }
 
 /* ---- rows with and without ---- */
@@ -342,6 +377,50 @@ static void neighbours_do_not_matter(void **state) {
         answer(e, g.n_vocab, plain, true, got);
         assert_memory_equal(got, want + one, one * 4);
         infer_engine_free(e);
+        infer_adapter_close(a[0]), infer_adapter_close(a[1]);
+        infer_model_close(m);
+        free(want), free(got);
+        golden_free(&g);
+    }
+}
+
+/* The same on a card: rows without an adapter have the bits that they have where nobody has one, and about those of an engine that has none,
+ * whose lists are fused otherwise. */
+static void neighbours_do_not_matter_on_a_card(void **state) {
+    (void)state;
+    static const float both[] = {1, -0.5f}, second[] = {0, 2}, none[] = {0, 0};
+    const float *const mixed[SEQS] = {both, none, second}, *const nobody[SEQS] = {none, none, none},
+                       *const plain[SEQS] = {NULL, NULL, NULL};
+    for (int b = 0; have_cuda && b < 4; b++) {
+        struct golden g;
+        struct infer_model *m;
+        struct infer_adapter *a[2];
+        char path[512], other[512];
+        read_golden(&g, rows[b % 2 ? N_ROWS - 1 : 0], path);
+        assert_ok(infer_model_open(&m, g.path, NULL));
+        assert_ok(infer_adapter_open(&a[0], m, path, NULL));
+        test_path(other, sizeof other, b % 2 ? "golden/adapter/mixtral" : "golden/adapter/llama-second");
+        assert_ok(infer_adapter_open(&a[1], m, other, NULL));
+        const size_t one = 11 * (size_t)g.n_vocab, n = SEQS * one;
+        float *want = malloc(n * 4), *got = malloc(n * 4);
+        loose = b > 1;
+        struct infer_engine *e = engine(m, "cuda", 1, a, none, 2);
+        answer(e, g.n_vocab, mixed, false, want);
+        assert_memory_not_equal(want, want + one, one * 4);
+        assert_memory_not_equal(want + 2 * one, want + one, one * 4);
+        answer(e, g.n_vocab, mixed, true, got);
+        assert_memory_equal(got, want, n * 4);
+        answer(e, g.n_vocab, nobody, true, got);
+        for (int i = 0; i < SEQS; i++) assert_memory_equal(got + (size_t)i * one, want + one, one * 4);
+        infer_engine_free(e);
+        e = engine(m, "cuda", 1, NULL, NULL, 0);
+        answer(e, g.n_vocab, plain, true, got);
+        for (size_t i = 0; i < one; i++)
+            if (!(fabs((double)got[i] - (double)want[one + i]) <= (b > 1 ? 2 : 1) * TOL_LOGITS_FAST * g.sd))
+                fail_msg("logit %d is %f, without adapters %f", (int)i, (double)want[one + i],
+                         (double)got[i]);
+        infer_engine_free(e);
+        loose = false;
         infer_adapter_close(a[0]), infer_adapter_close(a[1]);
         infer_model_close(m);
         free(want), free(got);
@@ -680,12 +759,18 @@ static void engines_that_have_none(void **state) {
     infer_model_close(m), infer_model_close(other);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    bool must;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    have_cuda = cuda_there(&must);
+    if (must && !have_cuda) return 1;
     host_threads_pretend(4);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_peft),
+        cmocka_unit_test(as_peft_on_a_card),
         cmocka_unit_test(folders_and_gguf),
         cmocka_unit_test(neighbours_do_not_matter),
+        cmocka_unit_test(neighbours_do_not_matter_on_a_card),
         cmocka_unit_test(the_cache_knows),
         cmocka_unit_test(broken_gguf),
         cmocka_unit_test(broken_folders),
