@@ -412,7 +412,7 @@ static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
     for (int g = 0; g < c->n_kv_group; g++) out->kv[g].window = c->kv_group[g].window;
     for (int i = 0; i < c->n_state; i++) out->state_bytes += sizeof(float) * (uint64_t)c->state[i].n_elem;
     for (int i = 0; i < c->n_store; i++) /* also those that another part of the plan has */
-        out->kv[c->store[i].group].row_bytes += kv_page_bytes(p->set.kv_type, &c->store[i]) / KV_PAGE;
+        out->kv[c->store[i].group].row_bytes += kv_page_bytes(&c->store[i]) / KV_PAGE;
 }
 
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
@@ -450,7 +450,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .n_logits = part->config.n_logits,
         .device_layers = part->range.end - part->range.first,
         .host_experts = part->range.n_remote,
-        .kv_type = plan_kv_name(p->set.kv_type),
+        .kv_type = kv_type_name(p->set.kv_type),
         .weight_bytes = part->size.weight_bytes,
         .kv_bytes = part->size.kv_bytes,
         .activation_bytes = part->config.activation_bytes,
@@ -559,7 +559,7 @@ static enum infer_status plan_cards(struct infer_plan_report *r, const struct mo
                                          .n_slot = s.set.n_slot,
                                          .n_batch = s.set.n_batch,
                                          .n_decode_rows = s.set.n_decode_rows,
-                                         .kv_type = plan_kv_name(s.set.kv_type),
+                                         .kv_type = kv_type_name(s.set.kv_type),
                                          .device_layers = m->n_layer};
     if (s.taken >= 0)
         r->size.device_bytes = r->way[s.taken].bytes, r->limit_bytes = r->way[s.taken].limit_bytes;

@@ -53,14 +53,6 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
     return o->host_device ? host_of(".host_device", o->host_device, &out->host) : INFER_OK;
 }
 
-static enum infer_status kv_type_of(int *out, const char *name) {
-    *out = -1;
-    for (int t = KV_F32; name && *out < 0 && t < KV_TYPES; t++)
-        if (!strcmp(name, plan_kv_name((enum kv_type)t))) *out = t;
-    if (!name || *out >= 0) return INFER_OK;
-    return err_set(INFER_E_INPUT, ".kv_type is '%s', must be f32, f16, q8_0, f8, q5_0 or q4_0", name);
-}
-
 static enum infer_status known_format(const char *name) {
     if (!name || !strcmp(name, "mxfp8") || !strcmp(name, "mxfp4") || !strcmp(name, "nvfp4")) return INFER_OK;
     return err_set(INFER_E_INPUT, ".block_scaled is '%s', must be mxfp8, mxfp4, nvfp4", name);
@@ -81,6 +73,5 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
         return err_set(INFER_E_INPUT, ".ranks is %d, and the group has %d ranks", out->ranks, world);
     if (world) out->ranks = world;
     TRY(wish_of(&out->wish, o));
-    TRY(known_format(o->block_scaled));
-    return kv_type_of(&out->kv_type, o->kv_type);
+    return known_format(o->block_scaled);
 }

@@ -357,6 +357,27 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
                              const char *as, struct infer_plan_report *out);
 void infer_plan_free(struct infer_plan_report *r);
 
+/* What a layer keeps of each position in the cache: keys and values of n_head heads. */
+struct infer_kv_layer {
+    int layer, window;        /* window: positions that it sees; 0: all */
+    int n_head, dim_k, dim_v; /* dim_v 0: values are a part of the keys */
+};
+/* The layers that keep keys and values of their own, at most `most` of them into out; returns how many there are. */
+int infer_kv_layers(const struct infer_model *m, struct infer_kv_layer *out, int most);
+/* Types of the cache that were measured: the mean KL divergence of the logits from those with f16, bytes at the depth where that was, and
+ * the types as .kv_type takes them. */
+struct infer_kv_choice {
+    double kl;
+    uint64_t bytes;
+    const char *kv_type;
+};
+/* Writes choice[n] for `.kv_type = "auto"` to path, NULL: beside the model, "MODEL.kv.json"; kl: the bound of "auto" without a number;
+ * text: a name for what was read, depth tokens of it, of which `counted` counted. The file knows the model by what it holds. errors:
+ * INFER_E_IO, INFER_E_WRITE, INFER_E_MEMORY */
+enum infer_status infer_kv_choices_save(const struct infer_model *m, const char *path, double kl,
+                                        const char *text, int depth, int counted,
+                                        const struct infer_kv_choice *choice, int n);
+
 /* ---- sequences ----------------------------------------------------------------------------------------- */
 
 /* Takes a free slot. errors: INFER_E_FULL */

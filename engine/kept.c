@@ -33,16 +33,16 @@ static struct disk_identity identity_of(struct infer_engine *e, const struct inf
     const struct plan_part *part = last_part(e);
     const struct prefix_secret none = {0};
     struct backend_info info;
-    char text[1024] = {0};
+    char text[1024] = {0}, types[KV_TYPES_NAME];
     int32_t words[sizeof text / 4];
     e->backend->type->info(e->backend, &info);
     if (!e->fingerprint) e->fingerprint = snapshot_fingerprint(e->model->m->file);
     snprintf(text, sizeof text,
-             "%s|%016llx|%d %d %d|%s|%s|%s|%d|long %d|ranks %d %d|stages %d|layers %d of %d|host %d|grid %d|"
+             "%s|%016llx|%d %d %d|%s|%s|%s|%s|long %d|ranks %d %d|stages %d|layers %d of %d|host %d|grid %d|"
              "%d %d %d %s %s %d",
              infer_version(), (unsigned long long)e->fingerprint, KV_PAGE, KV_TILE, e->model->m->n_layer,
              part->type->name, info.device_name ? info.device_name : "", info.isa ? info.isa : "",
-             (int)part->config.kv_type,
+             kv_types_name(types, e->whole.store, e->whole.n_store),
              e->model->m->n_ctx_short && e->plan.set.n_ctx > e->model->m->n_ctx_short, e->n_rank, o->ep,
              e->plan.set.n_stage, part->range.first, part->range.end, part->range.n_remote, e->grid,
              o->no_fuse, o->strict_fp32, o->blas, o->block_scaled ? o->block_scaled : "",
@@ -65,8 +65,7 @@ static struct disk_identity identity_of(struct infer_engine *e, const struct inf
 static enum infer_status take_memory(struct infer_engine *e, struct kept *k) {
     const struct backend_config *c = &e->whole;
     size_t most = 0;
-    for (int i = 0; i < c->n_store; i++)
-        k->page_bytes[c->store[i].group] += kv_page_bytes(c->kv_type, &c->store[i]);
+    for (int i = 0; i < c->n_store; i++) k->page_bytes[c->store[i].group] += kv_page_bytes(&c->store[i]);
     for (int i = 0; i < c->n_state; i++) k->state_bytes += (size_t)c->state[i].n_elem * sizeof(float);
     for (int g = 0; g < e->kv.n_group; g++) most = k->page_bytes[g] > most ? k->page_bytes[g] : most;
     most = k->state_bytes > most ? k->state_bytes : most;
@@ -120,7 +119,7 @@ static enum infer_status move_page(struct infer_engine *e, int group, int page, 
     for (int i = 0; i < c->n_store; i++) {
         if (c->store[i].group != group) continue;
         TRY(e->backend->type->kv_page(e->backend, i, page, bytes, write));
-        bytes += kv_page_bytes(c->kv_type, &c->store[i]);
+        bytes += kv_page_bytes(&c->store[i]);
     }
     return INFER_OK;
 }

@@ -130,7 +130,11 @@ enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_op
         TRY(rank_plan(e, i, &own));
     }
     e->whole = e->plan.part[e->plan.n_part - 1].config;
-    e->whole.store = e->model->m->store;
+    const int n = e->model->m->n_store;
+    struct kv_store *store = arena_alloc(&e->arena, ((size_t)n + 1) * sizeof *store);
+    if (!store) return err_set(INFER_E_MEMORY, "out of memory for %d stores", n);
+    for (int i = 0; i < n; i++) store[i] = kv_store_typed(&e->model->m->store[i], &e->plan.store[i]);
+    e->whole.store = store;
     e->whole.state = e->model->m->state;
     return INFER_OK;
 }

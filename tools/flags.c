@@ -7,7 +7,7 @@
 
 static const struct {
     const char *field, *flag;
-    unsigned groups;
+    uint64_t groups;
 } table[] = {
 #define OPTION(field, letter, name, metavar, type, groups, def, lo, hi, choices, help) {#field, name, groups},
 #include "tools/options.def"

@@ -6,7 +6,7 @@
 
 static const struct option_heading headings[] = {
     /* a command's own: what is under no other heading */
-    {~(unsigned)(G_MODEL | G_LOAD | G_SAMPLE | G_TEXT | G_SEED | G_ENGINE | G_JSON | G_QUIET | G_COMMON),
+    {~(uint64_t)(G_MODEL | G_LOAD | G_SAMPLE | G_TEXT | G_SEED | G_ENGINE | G_JSON | G_QUIET | G_COMMON),
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
     {G_SAMPLE, "Choice of tokens"},
@@ -66,7 +66,7 @@ void option_text(char *buf, size_t n, const struct option *opt) {
     if (values) snprintf(buf + len, n - (size_t)len, "%s", values);
 }
 
-int option_heading_of(const struct option *opt, unsigned groups) {
+int option_heading_of(const struct option *opt, uint64_t groups) {
     for (int h = 0; h < N_HEADING; h++)
         if (headings[h].groups & opt->groups & groups) return h;
     return -1;

@@ -4,12 +4,12 @@
 
 /* ---- what the three say ---- */
 
-/* The words that an option's value may be, a blank between; not of forms such as cuda:N. */
+/* The words that an option's value may be, a blank between; not of forms such as cuda:N, nor that there are others. */
 static void print_choices(FILE *out, const struct option *opt) {
     bool first = true;
     for (const char *c = opt->choices; *c; c += strcspn(c, "|"), c += *c == '|') {
         const int n = (int)strcspn(c, "|");
-        if (memchr(c, ':', (size_t)n)) continue;
+        if (memchr(c, ':', (size_t)n) || *c == '.') continue;
         fprintf(out, "%s%.*s", first ? "" : " ", n, c);
         first = false;
     }

@@ -151,6 +151,7 @@ static enum infer_status parse_text(const struct option *opt, const char *text, 
     *out = text;
     for (const char *p = opt->choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
         const size_t n = strcspn(p, "|");
+        if (n == 2 && memcmp(p, "..", 2) == 0) return INFER_OK; /* and others, of which the library knows */
         if (!is_choice(p, n, text)) continue;
         if (p[n - 1] != 'N' || p[n - 2] != ':') *out = kept_word(p, n);
         return INFER_OK;
@@ -423,7 +424,7 @@ void options_free(struct options *o) {
 
 /* ---- one by one ---- */
 
-enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value) {
+enum infer_status options_set(struct options *o, uint64_t groups, const char *name, const char *value) {
     const char *near = NULL;
     int best = 100;
     for (int i = 0; i < N_OPTION; i++) {
@@ -459,7 +460,7 @@ void option_value(char *text, size_t n, const struct options *o, const struct op
         snprintf(text, n, "%s", *(const char *const *)field);
 }
 
-bool options_view(const struct options *o, unsigned groups, int i, struct option_view *out) {
+bool options_view(const struct options *o, uint64_t groups, int i, struct option_view *out) {
     for (int k = 0; k < N_OPTION; k++) {
         const struct option *opt = &table[k];
         if (!(opt->groups & groups) || i-- != 0) continue;

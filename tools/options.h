@@ -42,10 +42,12 @@ enum option_group {
     G_BPW = 1 << 27,
     G_TUNE = 1 << 29,
     G_VERIFY = 1 << 18,
-    G_ADAPT = 1 << 30,   /* adapters */
-    G_EMBED = INT32_MIN, /* bit 31 */
-    G_COMMON = 1 << 28,  /* an option that help shows first; no command takes the group */
+    G_ADAPT = 1 << 30,  /* adapters */
+    G_COMMON = 1 << 28, /* an option that help shows first; no command takes the group */
 };
+/* beyond what an enum holds */
+#define G_EMBED  (UINT64_C(1) << 31)
+#define G_KVTUNE (UINT64_C(1) << 32)
 
 enum option_type {
     OPT_FLAG,   /* bool: present or not */
@@ -108,7 +110,7 @@ struct command {
     const char *name;
     const char *usage; /* what follows the name */
     const char *help;  /* one line */
-    unsigned groups;   /* enum option_group bits */
+    uint64_t groups;   /* enum option_group bits */
     int min_arg, max_arg;
     int (*run)(const struct options *o); /* returns the exit code */
 };
@@ -133,7 +135,7 @@ void options_free(struct options *o);
 
 /* Changes one option of these groups by its name; a text value must live as long as o. errors: INFER_E_INPUT (the
  * message names the nearest option, or what is wrong with the value) */
-enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value);
+enum infer_status options_set(struct options *o, uint64_t groups, const char *name, const char *value);
 /* True when the option of o's command was named by the user. */
 bool options_given(const struct options *o, const char *name);
 /* By whom; ORIGIN_DEFAULT: by nobody, or the command takes none of that name. */
@@ -146,7 +148,7 @@ struct option_view {
     double least, most;                /* equal: no bounds */
 };
 /* The i-th option of these groups that has one value; false behind the last. o NULL: without the value. */
-bool options_view(const struct options *o, unsigned groups, int i, struct option_view *out);
+bool options_view(const struct options *o, uint64_t groups, int i, struct option_view *out);
 
 /* Help of the program, of one command (its common options, or all), and all of it as Markdown for docs/, in lines of the window's
  * width. */

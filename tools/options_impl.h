@@ -6,7 +6,7 @@ struct option {
     char letter;
     const char *name, *metavar;
     enum option_type type;
-    unsigned groups;
+    uint64_t groups;
     size_t offset;
     const char *def;
     double least, most;
@@ -33,14 +33,14 @@ const char *options_keep(struct options *o, const char *text, size_t n);
 
 /* Headings of the help, in order; an option stands under the first group that it shares with the command. */
 struct option_heading {
-    unsigned groups;
+    uint64_t groups;
     const char *title;
 };
 extern const struct option_heading *const option_headings; /* [n_option_heading] */
 extern const int n_option_heading;
 
 /* The heading of an option among those of a command with these groups; -1: the command does not take it. */
-int option_heading_of(const struct option *opt, unsigned groups);
+int option_heading_of(const struct option *opt, uint64_t groups);
 /* "  -m, --model FILE" */
 void option_spelling(char *buf, size_t n, const struct option *opt);
 /* help, choices and default as one text */

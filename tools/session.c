@@ -164,6 +164,8 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     *out = *of;
     out->hidden = false;
     out->hidden_for = NULL;
+    if (of->kv_type && draft->file && (strpbrk(of->kv_type, ",:/") || !strcmp(of->kv_type, "auto")))
+        out->kv_type = NULL; /* the other model's layers */
     out->ctx = !info.wants_hidden && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
     out->slots = n_slot;
     out->kv_tokens =

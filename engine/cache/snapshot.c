@@ -63,7 +63,6 @@ uint64_t snapshot_fingerprint(const struct tensorfile *f) {
 /* What a snapshot of n_ids tokens says here. */
 static void make_header(const struct snapshot_place *p, int n_ids, struct header *h,
                         struct snapshot_group *group) {
-    static const char *const type[] = {"f32", "f16", "q8_0", "f8", "q5_0", "q4_0"};
     const struct backend_config *c = p->config;
     struct backend_info info;
     p->backend->type->info(p->backend, &info);
@@ -71,13 +70,13 @@ static void make_header(const struct snapshot_place *p, int n_ids, struct header
     memcpy(h->magic, magic, sizeof magic);
     if (!*p->fingerprint) *p->fingerprint = snapshot_fingerprint(p->file);
     h->model = p->adapter ? *p->fingerprint * 3 + p->adapter : *p->fingerprint;
-    snprintf(h->place, PLACE, "%s %.40s %s", p->backend->type->name, info.isa ? info.isa : "",
-             type[c->kv_type]);
+    char types[KV_TYPES_NAME];
+    snprintf(h->place, PLACE, "%s %.38s %s", p->backend->type->name, info.isa ? info.isa : "",
+             kv_types_name(types, c->store, c->n_store));
     for (int g = 0; g < c->n_kv_group; g++)
         group[g] = (struct snapshot_group){(uint64_t)kv_first_page(p->kv, g, n_ids), 0};
     for (int i = 0; i < c->n_state; i++) h->state_bytes += (uint64_t)c->state[i].n_elem * sizeof(float);
-    for (int i = 0; i < c->n_store; i++)
-        group[c->store[i].group].page_bytes += kv_page_bytes(c->kv_type, &c->store[i]);
+    for (int i = 0; i < c->n_store; i++) group[c->store[i].group].page_bytes += kv_page_bytes(&c->store[i]);
 }
 
 static uint64_t pages_of(uint64_t n_ids) { return n_ids / KV_PAGE + (n_ids % KV_PAGE != 0); }
@@ -152,7 +151,7 @@ static enum infer_status move_all(const struct snapshot_place *p, int slot,
             for (int k = 0; k < c->n_store; k++) {
                 if (c->store[k].group != g) continue;
                 TRY(type->kv_page(p->backend, k, page[i], bytes, write));
-                bytes += kv_page_bytes(c->kv_type, &c->store[k]);
+                bytes += kv_page_bytes(&c->store[k]);
             }
     }
     for (int i = 0; i < c->n_state; i++) {

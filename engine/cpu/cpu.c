@@ -30,15 +30,15 @@ static size_t attend_scratch(int heads, int hk,
 }
 
 /* Bytes of K or V of one page of a store, 0 where no operation uses it; of one page of all stores of a group. */
-static size_t page_bytes(const struct backend_config *c, int store, int dim) {
+static size_t page_bytes(const struct backend_config *c, int store, bool value) {
     if (!config_uses_store(c, store)) return 0;
-    return (size_t)c->store[store].n_kv_head * KV_PAGE * kv_row_bytes(c->kv_type, dim);
+    const struct kv_store *s = &c->store[store];
+    return (size_t)s->n_kv_head * KV_PAGE * (value ? kv_v_bytes(s) : kv_k_bytes(s));
 }
 static size_t group_page_bytes(const struct backend_config *c, int group) {
     size_t n = 0;
     for (int i = 0; i < c->n_store; i++)
-        if (c->store[i].group == group)
-            n += page_bytes(c, i, c->store[i].head_dim_k) + page_bytes(c, i, kv_v_dim(&c->store[i]));
+        if (c->store[i].group == group) n += page_bytes(c, i, false) + page_bytes(c, i, true);
     return n;
 }
 
@@ -156,8 +156,8 @@ static void take_pools(struct cpu *c, bool *ok) {
         for (int k = 0; *ok && k < g->n_store; k++) {
             if (g->store[k].group != i) continue;
             c->k_pool[k] = at;
-            c->v_pool[k] = at += page_bytes(g, k, g->store[k].head_dim_k);
-            at += page_bytes(g, k, kv_v_dim(&g->store[k]));
+            c->v_pool[k] = at += page_bytes(g, k, false);
+            at += page_bytes(g, k, true);
         }
     }
 }
@@ -611,17 +611,14 @@ static enum infer_status cpu_read(struct backend *b, enum row_class cls, struct 
 static enum infer_status cpu_kv_read(struct backend *b, int store, int page, float *k, float *v) {
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
-    enum kv_type type = c->config.kv_type;
     const uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
     const uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
-        c->k->kv_load(type, k + i * (size_t)s->head_dim_k, kp + i * kv_row_bytes(type, s->head_dim_k),
-                      s->head_dim_k);
-        c->k->kv_load(type, v + i * (size_t)kv_v_dim(s), vp + i * kv_row_bytes(type, kv_v_dim(s)),
-                      kv_v_dim(s));
-        if (!kv_turned(type)) continue;
-        c->k->kv_turn(k + i * (size_t)s->head_dim_k, s->head_dim_k, kv_turn_of(s, false), 1);
-        if (!s->v_in_k) c->k->kv_turn(v + i * (size_t)kv_v_dim(s), kv_v_dim(s), kv_turn_of(s, true), 1);
+        float *key = k + i * (size_t)s->head_dim_k, *value = v + i * (size_t)kv_v_dim(s);
+        c->k->kv_load(s->k_type, key, kp + i * kv_k_bytes(s), s->head_dim_k);
+        c->k->kv_load(s->v_type, value, vp + i * kv_v_bytes(s), kv_v_dim(s));
+        if (kv_turned(s->k_type)) c->k->kv_turn(key, s->head_dim_k, kv_turn_of(s, false), 1);
+        if (kv_turned(s->v_type) && !s->v_in_k) c->k->kv_turn(value, kv_v_dim(s), kv_turn_of(s, true), 1);
     }
     return INFER_OK;
 }
@@ -630,14 +627,13 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
                                       const float *v) {
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
-    enum kv_type type = c->config.kv_type;
     uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
     uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
-        c->k->kv_store(type, kp + i * kv_row_bytes(type, s->head_dim_k), k + i * (size_t)s->head_dim_k,
-                       s->head_dim_k, kv_turn_of(s, false));
-        c->k->kv_store(type, vp + i * kv_row_bytes(type, kv_v_dim(s)), v + i * (size_t)kv_v_dim(s),
-                       kv_v_dim(s), kv_turn_of(s, true));
+        c->k->kv_store(s->k_type, kp + i * kv_k_bytes(s), k + i * (size_t)s->head_dim_k, s->head_dim_k,
+                       kv_turn_of(s, false));
+        c->k->kv_store(s->v_type, vp + i * kv_v_bytes(s), v + i * (size_t)kv_v_dim(s), kv_v_dim(s),
+                       kv_turn_of(s, true));
     }
     return INFER_OK;
 }
@@ -645,8 +641,8 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
 static enum infer_status cpu_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
-    size_t kb = page_bytes(&c->config, store, s->head_dim_k), at = (size_t)page * c->page_stride[s->group];
-    size_t vb = page_bytes(&c->config, store, kv_v_dim(s));
+    size_t kb = page_bytes(&c->config, store, false), at = (size_t)page * c->page_stride[s->group];
+    size_t vb = page_bytes(&c->config, store, true);
     uint8_t *k = c->k_pool[store] + at, *v = c->v_pool[store] + at, *other = bytes;
     memcpy(write ? k : other, write ? other : k, kb);
     memcpy(write ? v : other + kb, write ? other + kb : v, vb);
@@ -657,11 +653,9 @@ static enum infer_status cpu_kv_copy(struct backend *b, int group, int from, int
     struct cpu *c = (struct cpu *)b;
     for (int i = 0; i < c->config.n_store; i++) {
         if (c->config.store[i].group != group || !config_uses_store(&c->config, i)) continue;
-        const struct kv_store *s = &c->config.store[i];
-        size_t from_at = (size_t)from * c->page_stride[s->group],
-               to_at = (size_t)to * c->page_stride[s->group];
-        memcpy(c->k_pool[i] + to_at, c->k_pool[i] + from_at, page_bytes(&c->config, i, s->head_dim_k));
-        memcpy(c->v_pool[i] + to_at, c->v_pool[i] + from_at, page_bytes(&c->config, i, kv_v_dim(s)));
+        size_t from_at = (size_t)from * c->page_stride[group], to_at = (size_t)to * c->page_stride[group];
+        memcpy(c->k_pool[i] + to_at, c->k_pool[i] + from_at, page_bytes(&c->config, i, false));
+        memcpy(c->v_pool[i] + to_at, c->v_pool[i] + from_at, page_bytes(&c->config, i, true));
     }
     return INFER_OK;
 }

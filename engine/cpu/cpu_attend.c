@@ -20,7 +20,6 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
     const struct kv_group *g = &c->config.kv_group[st->group];
     return (struct cpu_attend_arg){a,
                                    st,
-                                   c->config.kv_type,
                                    c->k_pool[a->store],
                                    c->v_pool[a->store],
                                    c->page_stride[st->group],

@@ -301,9 +301,10 @@ void cpu_repack_close(struct cpu *c);
 /* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
 enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 
+static inline bool cpu_tiles_read(enum kv_type type) { return type != KV_F32 && !kv_turned(type); }
 /* Prompt attention on tiles? Not where 32 bits are asked for, or values are in keys. */
 static inline bool cpu_attend_tiles(const struct cpu *c, const struct kv_store *st) {
-    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !kv_turned(c->config.kv_type) &&
+    return c->isa == CPU_ISA_AMX && cpu_tiles_read(st->k_type) && cpu_tiles_read(st->v_type) &&
            !c->config.strict_fp32 && !st->v_in_k;
 }
 /* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */

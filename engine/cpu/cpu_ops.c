@@ -54,11 +54,10 @@ void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h) {
     int pos = s->s->pos[t];
     int page = s->s->pages[st->group][(size_t)s->s->slot[t] * (size_t)g->max_pages + (size_t)(pos / KV_PAGE)];
     size_t start = (size_t)page * c->page_stride[st->group], at = (size_t)(h * KV_PAGE + pos % KV_PAGE);
-    enum kv_type type = c->config.kv_type;
-    c->k->kv_store(type, c->k_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_k),
+    c->k->kv_store(st->k_type, c->k_pool[p->store] + start + at * kv_k_bytes(st),
                    cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k, kv_turn_of(st, false));
     if (st->v_in_k) return;
-    c->k->kv_store(type, c->v_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_v),
+    c->k->kv_store(st->v_type, c->v_pool[p->store] + start + at * kv_v_bytes(st),
                    cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v, kv_turn_of(st, true));
 }
 

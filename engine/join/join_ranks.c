@@ -91,6 +91,11 @@ static enum infer_status on_one(struct ranks *r, int rank, struct rank_call *cal
     return r->rank[rank]->type->end(r->rank[rank]);
 }
 
+/* A store of the whole model, in the types of the plan. */
+static struct kv_store store_of(const struct ranks *r, int i) {
+    return kv_store_typed(&r->whole->store[i], &r->plan[0].plan->store[i]);
+}
+
 /* Heads of a rank between its page and the whole one; head_bytes of each. */
 static void move_heads(const struct ranks *r, int rank, int store, size_t head_bytes, unsigned char *page,
                        unsigned char *piece, bool write) {
@@ -102,11 +107,9 @@ static void move_heads(const struct ranks *r, int rank, int store, size_t head_b
 
 static enum infer_status kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct ranks *r = ranks_of(b);
-    const struct kv_store *s = &r->whole->store[store];
-    const enum kv_type type = r->plan[0].plan->set.kv_type;
-    const size_t k = KV_PAGE * kv_row_bytes(type, s->head_dim_k),
-                 v = KV_PAGE * kv_row_bytes(type, kv_v_dim(s));
-    unsigned char *values = (unsigned char *)bytes + (size_t)s->n_kv_head * k;
+    const struct kv_store s = store_of(r, store);
+    const size_t k = KV_PAGE * kv_k_bytes(&s), v = KV_PAGE * kv_v_bytes(&s);
+    unsigned char *values = (unsigned char *)bytes + (size_t)s.n_kv_head * k;
     for (int i = 0; i < r->n; i++) {
         unsigned char *own_values = r->piece + (size_t)r->plan[i].model->store[store].n_kv_head * k;
         struct rank_call call = {
@@ -220,7 +223,8 @@ static const struct backend_type ranks_type = {.upload = upload,
 static size_t largest_piece(const struct ranks *r) {
     size_t most = 0;
     for (int i = 0; i < r->whole->n_store; i++) {
-        const size_t n = kv_page_bytes(r->plan[0].plan->set.kv_type, &r->whole->store[i]);
+        const struct kv_store s = store_of(r, i);
+        const size_t n = kv_page_bytes(&s);
         if (n > most) most = n;
     }
     for (int i = 0; i < r->whole->n_state; i++) {

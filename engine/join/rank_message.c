@@ -15,8 +15,7 @@ struct rank_limits rank_limits_of(const struct plan *plan, const struct model *m
                             .n_store = c->n_store,
                             .store = c->store,
                             .n_state = c->n_state,
-                            .state = c->state,
-                            .kv_type = c->kv_type};
+                            .state = c->state};
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         l.max_rows[i] = last->list[i].max_rows, l.max_out[i] = last->list[i].max_out;
     const struct op_list *list = &last->list[ROW_PROMPT];
@@ -42,7 +41,7 @@ static size_t numbers_bytes(const struct rank_limits *l) {
         const struct kv_store *s = &l->store[i];
         const size_t k =
             (size_t)s->n_kv_head * KV_PAGE * (size_t)(s->head_dim_k + kv_v_dim(s)) * sizeof(float);
-        const size_t page = kv_page_bytes(l->kv_type, s);
+        const size_t page = kv_page_bytes(s);
         if (k > n) n = k;
         if (page > n) n = page;
     }
@@ -121,7 +120,7 @@ static size_t value_numbers(const struct kv_store *s) {
 static size_t carried(const struct rank_limits *l, const struct rank_call *c) {
     if (c->ask == RANK_KV_READ)
         return (key_numbers(&l->store[c->store]) + value_numbers(&l->store[c->store])) * sizeof(float);
-    if (c->ask == RANK_KV_PAGE) return kv_page_bytes(l->kv_type, &l->store[c->store]);
+    if (c->ask == RANK_KV_PAGE) return kv_page_bytes(&l->store[c->store]);
     return c->ask == RANK_STATE_READ ? (size_t)l->state[c->store].n_elem * sizeof(float) : 0;
 }
 size_t rank_call_reads(const struct rank_limits *l, const struct rank_call *c) {

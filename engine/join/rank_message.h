@@ -14,7 +14,6 @@ struct rank_limits {
     int n_store, n_state;
     const struct kv_store *store; /* store, state: of the rank that is asked: its heads */
     const struct state_store *state;
-    enum kv_type kv_type;
 };
 struct rank_limits rank_limits_of(const struct plan *plan, const struct model *m);
 /* Bytes of the longest message. */

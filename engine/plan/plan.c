@@ -88,9 +88,6 @@ static enum infer_status kernels_of(const struct plan_options *o) {
     if (o->cuda.block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
                        o->cuda.block_scaled, device);
-    if (o->kv_type >= KV_F8 && !strcmp(device, "cuda"))
-        return err_set(INFER_E_UNSUPPORTED, ".kv_type %s is of the CPU alone; a card keeps f32, f16 or q8_0",
-                       plan_kv_name((enum kv_type)o->kv_type));
     if (o->cuda.blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;
@@ -150,7 +147,27 @@ static enum infer_status encoder_of(struct plan_settings *s, const struct model 
     return INFER_OK;
 }
 
-static enum infer_status read_options(struct plan_settings *s, const struct model *m,
+/* A card has kernels for three types, and one of them for all layers. */
+static enum infer_status kv_type_of_card(const struct plan_settings *s, const struct model *m,
+                                         const struct plan_options *o) {
+    if (strcmp(o->place.device->name, "cuda") != 0) return INFER_OK;
+    for (int i = 0; s->kv && i < m->n_store; i++)
+        if (s->kv[i].k >= KV_F8 || s->kv[i].v >= KV_F8)
+            return err_set(INFER_E_UNSUPPORTED,
+                           ".kv_type %.40s: %s is of the CPU alone; a card keeps f32, f16 or q8_0",
+                           o->kv_type, kv_type_name(s->kv[i].k >= KV_F8 ? s->kv[i].k : s->kv[i].v));
+    if (s->kv)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".kv_type %.40s: types that differ between layers, or between keys and values, are of "
+                       "the CPU alone; a card keeps all in f32, f16 or q8_0",
+                       o->kv_type);
+    if (s->kv_type >= KV_F8)
+        return err_set(INFER_E_UNSUPPORTED, ".kv_type %s is of the CPU alone; a card keeps f32, f16 or q8_0",
+                       kv_type_name(s->kv_type));
+    return INFER_OK;
+}
+
+static enum infer_status read_options(struct plan_settings *s, struct arena *arena, const struct model *m,
                                       const struct plan_options *o) {
     s->n_slot = o->slots > 0 ? o->slots : 1;
     TRY(ctx_of(m, o->ctx, &s->n_ctx));
@@ -173,10 +190,9 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(layers_of(m, o, &s->n_device_layer));
     TRY(experts_of(s, m, o));
     TRY(stages_of(s, m, o));
-    s->kv_type = o->kv_type >= 0                   ? (enum kv_type)o->kv_type
-                 : o->place.device == &backend_ref ? KV_F32
-                                                   : KV_F16;
-    return INFER_OK;
+    TRY(kv_types_read(&s->kv_type, &s->kv, arena, m, o->kv_type,
+                      o->place.device == &backend_ref ? KV_F32 : KV_F16));
+    return kv_type_of_card(s, m, o);
 }
 
 static void fill_config(struct backend_config *c, const struct model *m, const struct plan *p,
@@ -187,7 +203,7 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
         .embedding = &m->embd,
         .n_vocab = m->n_vocab,
         .n_embd = m->n_embd,
-        .store = m->store,
+        .store = p->store,
         .n_store = m->n_store,
         .kv_group = p->kv_group,
         .n_kv_group = m->n_kv_group,
@@ -282,8 +298,14 @@ int plan_kv_tokens(const struct plan *p) {
 
 static enum infer_status plan_kv(struct plan *p, struct arena *arena, const struct model *m) {
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
-    if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
+    p->store = arena_alloc(arena, ((size_t)m->n_store + 1) * sizeof *p->store);
+    if (!p->kv_group || !p->store) return err_set(INFER_E_MEMORY, "out of memory for the plan");
     const struct plan_settings *s = &p->set;
+    for (int i = 0; i < m->n_store; i++) {
+        p->store[i] = m->store[i];
+        p->store[i].k_type = s->kv ? s->kv[i].k : s->kv_type;
+        p->store[i].v_type = s->kv ? s->kv[i].v : s->kv_type;
+    }
     if (m->n_state) {
         p->n_state_copy = s->n_state_copy ? s->n_state_copy : STATE_COPIES * s->n_slot + STATE_COPIES;
         p->n_state_mark = s->n_decode_rows > s->n_slot ? s->n_slot : 0;
@@ -410,7 +432,7 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
                             const struct plan_options *options) {
     struct plan_settings set = {0};
     struct plan found = {0};
-    TRY(read_options(&set, m, options));
+    TRY(read_options(&set, arena, m, options));
     TRY(plan_search(&found, m, options, &set));
     TRY(plan_lay_out(out, arena, m, options, &set));
     out->rates = found.rates, out->experts = found.experts, out->layers = found.layers;

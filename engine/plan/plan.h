@@ -2,6 +2,7 @@
 #pragma once
 #include "seam/backend.h"
 #include "plan/device.h"
+#include "plan/kv_types.h"
 #include "model/forward.h"
 #include "base/mem.h"
 #include "model/model.h"
@@ -34,10 +35,11 @@ struct plan_settings {
     int n_kv_token;                            /* positions of all sequences; 0: every slot's whole context */
     int n_device_layer;                        /* the last layers, on the device; the others on the host */
     int n_device_experts; /* of the layers on the device, the last whose experts are there, too; those of the others on the host */
-    enum kv_type kv_type;
-    bool slot_rows;   /* n_decode_rows follows n_slot */
-    int n_state_copy; /* 0: by n_slot */
-    bool state_host;  /* the copies in host memory */
+    enum kv_type kv_type;      /* of all stores; KV_TYPES: kv says */
+    const struct kv_types *kv; /* kv[n_store]; NULL: all are of kv_type */
+    bool slot_rows;            /* n_decode_rows follows n_slot */
+    int n_state_copy;          /* 0: by n_slot */
+    bool state_host;           /* the copies in host memory */
     /* n_stage 0: one device, or that and the host. Else a backend for each run of layers, up to stage_end[n_stage], on the device */
     int n_stage, stage_end[PLAN_STAGES];
 };
@@ -62,6 +64,7 @@ struct plan {
     struct plan_part part[PLAN_PARTS];
     int n_part;
     struct kv_group *kv_group; /* the same for every part */
+    struct kv_store *store;    /* the model's, in their types; the same for every part */
     /* of every state: for prefixes and rewinds; of each slot, for guesses that are taken back */
     int n_state_copy, n_state_mark;
     int n_prompt_out; /* outputs of the largest prompt step */
@@ -96,7 +99,6 @@ struct plan_reached {
 struct plan_options {
     struct device_wish wish;
     struct placement place;
-    int kv_type; /* enum kv_type, -1: the device's own choice */
 #define INFER_FOR_PLAN(type, field)     type field;
 #define INFER_FOR_BACKENDS(type, field) type field;
 #include "infer_options.def"
@@ -162,4 +164,3 @@ double plan_token_s(double bytes, double gb_s, int kernels, const struct plan_re
 enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options);
 /* plan_text.c: the report, into the arena. errors: INFER_E_MEMORY */
 enum infer_status plan_write(struct plan *p, struct arena *arena, const struct model *m);
-const char *plan_kv_name(enum kv_type t);

@@ -23,11 +23,6 @@ static void print_bytes(struct text *t, const char *what, size_t bytes, const ch
     print(t, "  %-22s %12.1f MiB%s%s\n", what, (double)bytes / (1 << 20), *note ? "  " : "", note);
 }
 
-const char *plan_kv_name(enum kv_type t) {
-    static const char *const name[KV_TYPES] = {"f32", "f16", "q8_0", "f8", "q5_0", "q4_0"};
-    return name[t];
-}
-
 /* Of the layers of a part, all slots. */
 static size_t states_of(const struct plan_part *part) {
     const struct backend_config *c = &part->config;
@@ -48,6 +43,18 @@ static void print_states(struct text *t, const struct plan *p, const struct plan
     print_bytes(t, "states", all, note);
 }
 
+/* Bits of a number of a key or a value, the mean over what a position has in the part's layers. */
+static double kv_mean_bits(const struct backend_config *c) {
+    double bytes = 0, numbers = 0;
+    for (int i = 0; i < c->n_store; i++) {
+        const struct kv_store *s = &c->store[i];
+        if (!config_uses_store(c, i)) continue;
+        bytes += (double)kv_page_bytes(s);
+        numbers += (double)s->n_kv_head * KV_PAGE * (s->head_dim_k + kv_v_dim(s));
+    }
+    return numbers > 0 ? 8 * bytes / numbers : 0;
+}
+
 static void print_part(struct text *t, const struct plan *p, const struct plan_part *part) {
     const struct backend_sizes *s = &part->size;
     char note[160];
@@ -61,8 +68,11 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     if (s->adapter_bytes) print_bytes(t, "  of these adapters", s->adapter_bytes, "matrices as halves");
     int stores = 0;
     for (int i = 0; i < part->config.n_store; i++) stores += config_uses_store(&part->config, i);
-    int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),
+    int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", kv_type_name(p->set.kv_type),
                      KV_PAGE, stores);
+    if (p->set.kv)
+        n = snprintf(note, sizeof note, "mixed, %.2f bits a number, pages of %d tokens in %d layers:",
+                     kv_mean_bits(&part->config), KV_PAGE, stores);
     for (int g = 0; g < part->config.n_kv_group && n < (int)sizeof note; g++) {
         const struct kv_group *k = &p->kv_group[g];
         n += snprintf(note + n, sizeof note - (size_t)n, k->window ? "%s %d (window %d)" : "%s %d",

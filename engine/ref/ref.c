@@ -17,9 +17,9 @@
 /* ---- buffers and pools --------------------------------------------------------------------------------------- */
 
 /* Byte offset of one head's row of one position inside a pool. */
-static size_t kv_offset(const struct ref *r, const struct kv_store *s, int dim, int page, int head, int i) {
+static size_t kv_offset(const struct kv_store *s, size_t row_bytes, int page, int head, int i) {
     size_t row = ((size_t)page * (size_t)s->n_kv_head + (size_t)head) * KV_PAGE + (size_t)i;
-    return row * kv_row_bytes(r->c.kv_type, dim);
+    return row * row_bytes;
 }
 
 static void kv_store_row(enum kv_type type, void *dst, const float *x, int n, int turn) {
@@ -150,10 +150,10 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
     for (int t = 0; t < r->step.n_row; t++) {
         int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = pos % KV_PAGE;
         for (int h = 0; h < s->n_kv_head; h++) {
-            kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
+            kv_store_row(s->k_type, r->k[o->store] + kv_offset(s, kv_k_bytes(s), page, h, i),
                          ref_row(r, o->k, t) + h * s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
             if (s->v_in_k) continue;
-            kv_store_row(r->c.kv_type, r->v[o->store] + kv_offset(r, s, s->head_dim_v, page, h, i),
+            kv_store_row(s->v_type, r->v[o->store] + kv_offset(s, kv_v_bytes(s), page, h, i),
                          ref_row(r, o->v, t) + h * s->head_dim_v, s->head_dim_v, kv_turn_of(s, true));
         }
     }
@@ -169,8 +169,8 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
     for (int p = from; p <= last; p++) {
-        kv_load_row(r->c.kv_type, r->head,
-                    r->k[o->store] + kv_offset(r, s, s->head_dim_k, page_of(r, s, slot, p), g, p % KV_PAGE),
+        kv_load_row(s->k_type, r->head,
+                    r->k[o->store] + kv_offset(s, kv_k_bytes(s), page_of(r, s, slot, p), g, p % KV_PAGE),
                     s->head_dim_k, kv_turn_of(s, false));
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
@@ -183,11 +183,10 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
     const unsigned char *pool = s->v_in_k ? r->k[o->store] : r->v[o->store];
-    int row = s->v_in_k ? s->head_dim_k : s->head_dim_v;
+    const size_t row = s->v_in_k ? kv_k_bytes(s) : kv_v_bytes(s);
     for (int p = from; p <= last; p++) {
-        kv_load_row(r->c.kv_type, r->head,
-                    pool + kv_offset(r, s, row, page_of(r, s, slot, p), g, p % KV_PAGE), s->head_dim_v,
-                    kv_turn_of(s, true));
+        kv_load_row(s->v_type, r->head, pool + kv_offset(s, row, page_of(r, s, slot, p), g, p % KV_PAGE),
+                    s->head_dim_v, kv_turn_of(s, true));
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
@@ -602,11 +601,10 @@ static enum infer_status check_some(struct ref *r, const struct op *op) {
 
 /* ---- the backend --------------------------------------------------------------------------------------------- */
 
-static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) {
+static size_t kv_pool_bytes(const struct backend_config *c, int store, size_t row_bytes) {
     if (!config_uses_store(c, store)) return 0;
     const struct kv_store *s = &c->store[store];
-    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
-           kv_row_bytes(c->kv_type, dim);
+    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE * row_bytes;
 }
 
 static size_t state_pool_bytes(const struct backend_config *c, int store) {
@@ -627,7 +625,7 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
         max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
     for (int i = 0; i < c->n_store; i++)
         out->kv_bytes +=
-            kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, kv_v_dim(&c->store[i]));
+            kv_pool_bytes(c, i, kv_k_bytes(&c->store[i])) + kv_pool_bytes(c, i, kv_v_bytes(&c->store[i]));
     for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
     out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
     out->workspace_bytes += n_vocab * (sizeof(float) + sizeof(struct draw_candidate));
@@ -670,8 +668,8 @@ static enum infer_status take_memory(struct ref *r) {
     TRY(mem_new(&r->k, (size_t)c->n_store * sizeof *r->k, "the key/value cache"));
     TRY(mem_new(&r->v, (size_t)c->n_store * sizeof *r->v, "the key/value cache"));
     for (int i = 0; i < c->n_store; i++) {
-        TRY(mem_new(&r->k[i], kv_pool_bytes(c, i, c->store[i].head_dim_k), "the key/value cache"));
-        TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, kv_v_dim(&c->store[i])), "the key/value cache"));
+        TRY(mem_new(&r->k[i], kv_pool_bytes(c, i, kv_k_bytes(&c->store[i])), "the key/value cache"));
+        TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, kv_v_bytes(&c->store[i])), "the key/value cache"));
     }
     TRY(mem_new(&r->state, (size_t)c->n_state * sizeof *r->state, "states"));
     for (int i = 0; i < c->n_state; i++) TRY(mem_new(&r->state[i], state_pool_bytes(c, i), "states"));
@@ -803,11 +801,11 @@ static enum infer_status ref_kv_read(struct backend *b, int store, int page, flo
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
-        kv_load_row(r->c.kv_type, k + (size_t)i * (size_t)s->head_dim_k,
-                    r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
-                    s->head_dim_k, kv_turn_of(s, false));
-        kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)kv_v_dim(s),
-                    r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE), kv_v_dim(s),
+        kv_load_row(s->k_type, k + (size_t)i * (size_t)s->head_dim_k,
+                    r->k[store] + kv_offset(s, kv_k_bytes(s), page, i / KV_PAGE, i % KV_PAGE), s->head_dim_k,
+                    kv_turn_of(s, false));
+        kv_load_row(s->v_type, v + (size_t)i * (size_t)kv_v_dim(s),
+                    r->v[store] + kv_offset(s, kv_v_bytes(s), page, i / KV_PAGE, i % KV_PAGE), kv_v_dim(s),
                     kv_turn_of(s, true));
     }
     return INFER_OK;
@@ -818,10 +816,9 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
-        kv_store_row(r->c.kv_type,
-                     r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
+        kv_store_row(s->k_type, r->k[store] + kv_offset(s, kv_k_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
                      k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
-        kv_store_row(r->c.kv_type, r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE),
+        kv_store_row(s->v_type, r->v[store] + kv_offset(s, kv_v_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
                      v + (size_t)i * (size_t)kv_v_dim(s), kv_v_dim(s), kv_turn_of(s, true));
     }
     return INFER_OK;
@@ -830,7 +827,7 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
 static enum infer_status ref_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
-    size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, kv_v_dim(s), 1, 0, 0);
+    size_t kb = kv_offset(s, kv_k_bytes(s), 1, 0, 0), vb = kv_offset(s, kv_v_bytes(s), 1, 0, 0);
     uint8_t *k = r->k[store] + (size_t)page * kb, *v = r->v[store] + (size_t)page * vb, *other = bytes;
     memcpy(write ? k : other, write ? other : k, kb);
     memcpy(write ? v : other + kb, write ? other + kb : v, vb);
@@ -842,7 +839,7 @@ static enum infer_status ref_kv_copy(struct backend *b, int group, int from, int
     for (int i = 0; i < r->c.n_store; i++) {
         if (r->c.store[i].group != group || !config_uses_store(&r->c, i)) continue;
         const struct kv_store *s = &r->c.store[i];
-        size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, kv_v_dim(s), 1, 0, 0);
+        size_t kb = kv_offset(s, kv_k_bytes(s), 1, 0, 0), vb = kv_offset(s, kv_v_bytes(s), 1, 0, 0);
         memcpy(r->k[i] + (size_t)to * kb, r->k[i] + (size_t)from * kb, kb);
         memcpy(r->v[i] + (size_t)to * vb, r->v[i] + (size_t)from * vb, vb);
     }

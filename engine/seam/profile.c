@@ -93,7 +93,7 @@ static void cost_of_weights(struct cost *c, const struct op *op, const struct op
 
 static void cost_of_positions(struct cost *c, const struct op_attend *o, const struct backend_config *b) {
     c->seen_flops = 2.0 * (o->q.width + o->out.width);
-    if (o->store >= 0) c->seen_bytes = (double)kv_page_bytes(b->kv_type, &b->store[o->store]) / KV_PAGE;
+    if (o->store >= 0) c->seen_bytes = (double)kv_page_bytes(&b->store[o->store]) / KV_PAGE;
 }
 
 static struct cost cost_of(const struct op *op, const struct backend_config *b) {

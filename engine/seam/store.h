@@ -24,6 +24,7 @@ static inline bool kv_turned(enum kv_type type) { return type >= KV_F8; }
 struct kv_store {
     int group, n_kv_head, head_dim_k, head_dim_v;
     bool v_in_k;
+    enum kv_type k_type, v_type; /* as a plan has chosen them; v_in_k: the same */
 };
 struct kv_group {
     int window;    /* 0: full attention; else a row sees the last window positions, itself included */
@@ -56,6 +57,11 @@ static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
         return (n + 31) / 32 * QUANT_Q8_0_BYTES;
     }
 }
+const char *kv_type_name(enum kv_type type); /* KV_TYPES: mixed */
+enum { KV_TYPES_NAME = 24 };
+/* The type of n stores, "f16", or where they differ "mixed-" and a number of all; in out. */
+const char *kv_types_name(char out[KV_TYPES_NAME], const struct kv_store *store, int n);
+
 /* numbers of a key or of a value that are turned together: 64, or the largest power of two that divides the row, and the values inside of it */
 static inline int kv_turn_of(const struct kv_store *s, bool value) {
     const int n = s->v_in_k ? s->head_dim_k | s->head_dim_v
@@ -66,10 +72,18 @@ static inline int kv_turn_of(const struct kv_store *s, bool value) {
 }
 /* numbers of one row of V, apart from K */
 static inline int kv_v_dim(const struct kv_store *s) { return s->v_in_k ? 0 : s->head_dim_v; }
+/* s in the types of another one. */
+static inline struct kv_store kv_store_typed(const struct kv_store *s, const struct kv_store *types) {
+    struct kv_store out = *s;
+    out.k_type = types->k_type, out.v_type = types->v_type;
+    return out;
+}
+/* bytes of one row of K, and of V apart from it */
+static inline size_t kv_k_bytes(const struct kv_store *s) { return kv_row_bytes(s->k_type, s->head_dim_k); }
+static inline size_t kv_v_bytes(const struct kv_store *s) { return kv_row_bytes(s->v_type, kv_v_dim(s)); }
 /* bytes of one page of a store: K, then V */
-static inline size_t kv_page_bytes(enum kv_type type, const struct kv_store *s) {
-    return (size_t)s->n_kv_head * KV_PAGE *
-           (kv_row_bytes(type, s->head_dim_k) + kv_row_bytes(type, kv_v_dim(s)));
+static inline size_t kv_page_bytes(const struct kv_store *s) {
+    return (size_t)s->n_kv_head * KV_PAGE * (kv_k_bytes(s) + kv_v_bytes(s));
 }
 
 #ifdef __cplusplus

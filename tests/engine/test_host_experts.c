@@ -35,7 +35,6 @@ static void ask(struct plan *p, struct arena *arena, const struct model *m, cons
                                       .n_cpu_experts = q->experts},
                              .ctx = 64,
                              .batch = 8,
-                             .kv_type = -1,
                              .vram_limit = q->limit,
                              .rates = {1000, q->host_gb_s, false}};
     device_pick_card(&o.wish, &card, true, &o.place);

@@ -135,6 +135,28 @@ static void another_engine_goes_on(void **state) {
     }
 }
 
+/* Pages in types of each layer are for engines of the same types alone, also where their bytes are as many. */
+static void types_are_told_apart(void **state) {
+    static const char *const types[] = {"f16/q4_0", "q4_0/f16", "f16/q4_0,0:q4_0/f16"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct case_of c;
+        make(&c, "tiny");
+        for (int k = 0; k < 3; k++) {
+            c.side.kv_type = types[(i + k) % 3];
+            struct infer_engine *e = engine_of(&c.side);
+            if (answer(e, NULL, 5, c.got) != 0)
+                fail_msg("%s takes over pages of %s", c.side.kv_type, types[i]);
+            infer_engine_free(e);
+            e = engine_of(&c.side);
+            assert_int_equal(answer(e, NULL, 5, c.want), WHOLE);
+            assert_memory_equal(c.got, c.want, sizeof c.want);
+            infer_engine_free(e);
+        }
+        drop(&c);
+    }
+}
+
 static int n_warned, n_damage_told;
 static void heard(void *user, enum log_level level, const char *line) {
     (void)user;
@@ -429,15 +451,11 @@ static void folders_that_are_none(void **state) {
 int main(void) {
     log_set(heard, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_engine_goes_on),
-        cmocka_unit_test(damage_is_a_miss),
-        cmocka_unit_test(one_bad_page),
-        cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(a_changed_file_is_another_model),
-        cmocka_unit_test(the_oldest_go),
-        cmocka_unit_test(a_full_disk_is_told_once),
-        cmocka_unit_test(several_processes),
-        cmocka_unit_test(killed_while_writing),
+        cmocka_unit_test(another_engine_goes_on), cmocka_unit_test(types_are_told_apart),
+        cmocka_unit_test(damage_is_a_miss),       cmocka_unit_test(one_bad_page),
+        cmocka_unit_test(one_at_a_time),          cmocka_unit_test(a_changed_file_is_another_model),
+        cmocka_unit_test(the_oldest_go),          cmocka_unit_test(a_full_disk_is_told_once),
+        cmocka_unit_test(several_processes),      cmocka_unit_test(killed_while_writing),
         cmocka_unit_test(folders_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

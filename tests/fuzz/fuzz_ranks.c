@@ -7,7 +7,8 @@
 
 static volatile uint64_t sink; /* keeps the reads */
 
-static const struct kv_store stores[] = {{0, 2, 8, 8, false}, {1, 1, 16, 8, true}};
+static const struct kv_store stores[] = {{0, 2, 8, 8, false, KV_F16, KV_F16},
+                                         {1, 1, 16, 8, true, KV_F16, KV_F16}};
 static const struct state_store states[] = {{40}, {6}};
 static const struct rank_limits limits = {.n_vocab = 100,
                                           .n_input = 6,
@@ -22,8 +23,7 @@ static const struct rank_limits limits = {.n_vocab = 100,
                                           .n_store = 2,
                                           .store = stores,
                                           .n_state = 2,
-                                          .state = states,
-                                          .kv_type = KV_F16};
+                                          .state = states};
 
 static void add(const void *p, size_t n) {
     for (size_t i = 0; i < n; i++) sink += ((const unsigned char *)p)[i];
@@ -72,8 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (ask == RANK_KV_COPY) expect(call.from >= 0 && call.from < limits.n_page[call.store]);
         if (call.write && ask == RANK_STATE_READ)
             add(call.k, (size_t)states[call.store].n_elem * sizeof(float));
-        if (call.write && ask == RANK_KV_PAGE)
-            add(call.bytes, kv_page_bytes(limits.kv_type, &stores[call.store]));
+        if (call.write && ask == RANK_KV_PAGE) add(call.bytes, kv_page_bytes(&stores[call.store]));
     } else {
         expect(*err_message() != 0);
     }

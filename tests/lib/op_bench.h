@@ -34,7 +34,7 @@ struct bench {
     struct kv_store store;
     struct kv_group kv;
     struct state_store state;
-    enum kv_type kv_type;
+    enum kv_type kv_type;         /* KV_TYPES: the store's own */
     const float *adapter[N_SLOT]; /* step.adapter, with adapted */
     bool adapted;
     int n_vocab, n_out; /* n_out: outputs of a step, 0: all rows */
@@ -150,6 +150,7 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
                             .buf = b->buf,
                             .max_rows = MAX_T,
                             .max_out = MAX_T};
+    if (b->kv_type != KV_TYPES) b->store.k_type = b->store.v_type = b->kv_type;
     struct backend_config c = {.group = b->groups,
                                .n_group = b->second.n_member  ? 2
                                           : b->group.n_member ? 1

@@ -137,8 +137,8 @@ static void experts(void **state) {
 /* Pages enough for every way of sharing a context, head counts that do not divide, each type of the cache. */
 static void long_contexts(void **state) {
     (void)state;
-    static const char *const kv_types[] = {"f32", "q4_0", "q8_0"}; /* f16 elsewhere */
-    for (int k = 0; k < 3; k++) {
+    static const char *const kv_types[] = {"f32", "q4_0", "q8_0", "f16/q5_0,1:f8/q8_0"}; /* f16 elsewhere */
+    for (int k = 0; k < 4; k++) {
         struct infer_model *m = model(k == 1 ? "tiny-odd" : "tiny", "q8_0");
         for (int i = 0; i < 4; i++)
             if (!absent(isas[i])) check(m, isas[i], kv_types[k], 600, (const int[]){130, 65, 33}, 5);

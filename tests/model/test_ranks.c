@@ -17,7 +17,8 @@
 #include "tools/file/quantize.h"
 #include <pthread.h>
 
-static bool whole_experts; /* of the engines that are started */
+static bool whole_experts;          /* of the engines that are started */
+static const char *kv_type = "f32"; /* the same */
 
 /* device: "ref", "cpu"; "0,0": ranks on that card. */
 static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
@@ -26,7 +27,7 @@ static enum infer_status start(struct infer_engine **e, const struct infer_model
     const struct infer_engine_options o = {.device = card ? "cuda" : device,
                                            .devices = card ? device : NULL,
 
-                                           .kv_type = "f32",
+                                           .kv_type = kv_type,
                                            .ctx = n_ctx,
                                            .slots = 2,
                                            .threads = 2,
@@ -142,6 +143,12 @@ static void snapshots_hold_all_heads(void **state) {
     infer_model_close(m);
     folder_remove(&d);
     golden_free(&g);
+}
+/* Keys and values of heads in types of their own. */
+static void snapshots_of_mixed_types(void **state) {
+    kv_type = "q8_0/f16,1:q4_0/q8_0";
+    snapshots_hold_all_heads(state);
+    kv_type = "f32";
 }
 
 /* Whoever reads a state gets that of the whole model, whichever heads a rank has. */
@@ -559,6 +566,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(columns_come_from_their_rank),
         cmocka_unit_test(whoever_leaves_takes_all_along),
         cmocka_unit_test(snapshots_hold_all_heads),
+        cmocka_unit_test(snapshots_of_mixed_types),
         NAMED(snapshots_hold_all_heads, "qwen3_next"),
         NAMED(snapshots_hold_all_heads, "granitemoehybrid"),
         NAMED(snapshots_hold_all_heads, "lfm2"),

@@ -35,7 +35,6 @@ static void plan_of(struct plan_several *out, const struct model *m, const char 
                     struct plan_options po) {
     struct card card[RANKS_MAX];
     int n;
-    po.kv_type = -1;
     po.ctx = 64;
     po.wish = (struct device_wish){.host = DEVICE_NONE, .n_layer = -1, .n_cpu_experts = -1};
     assert_ok(cards_find(names, card, RANKS_MAX, &n));

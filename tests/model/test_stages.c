@@ -107,7 +107,7 @@ static void stages_have_cards(void **state) {
     static struct plan p;
     struct placement at[2];
     struct card card[2];
-    struct plan_options po = {.stages = 2, .kv_type = -1, .ctx = 64};
+    struct plan_options po = {.stages = 2, .ctx = 64};
     int n;
     (void)state;
     po.wish = (struct device_wish){.host = DEVICE_NONE, .n_layer = -1, .n_cpu_experts = -1};

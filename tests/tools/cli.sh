@@ -258,6 +258,18 @@ if [ ! -e /proc/driver/nvidia ]; then
 fi
 run "layers on a card with --device cpu" 2 "$infer" -p hello --gpu-layers 2 --device cpu; err_has "--gpu-layers 2 goes with --device auto"; err_lines 1
 run "a device in capitals" 0 "$infer" -p hello --device CPU -q; answer "hi there!"
+cp "$llama" "$dir/kv.gguf"
+run "kvtune: no table" 2 "$infer" -m "$dir/kv.gguf" -p hello --kv-type auto -q; err_has "infer kvtune -m $dir/kv.gguf -f TEXT"
+for device in ref cpu; do
+    run "kvtune on $device" 0 "$infer" kvtune -m "$dir/kv.gguf" -f "$tests/../docs/memory.md" -c 200 --kl 0.0005 --device $device -q; err_empty; out_has TAKEN
+    grep -o '"kv_type[^}]*' "$dir/kv.gguf.kv.json" >"$dir/kv.$device"; grep TAKEN "$dir/out" | sed 's/.* f16/f16/' >>"$dir/kv.$device"
+done
+cmp "$dir/kv.ref" "$dir/kv.cpu" || fail "ref and cpu choose other types"
+run "kvtune: used" 0 "$infer" -m "$dir/kv.gguf" -p hello --kv-type auto -q; err_empty
+run "kvtune: planned" 0 "$infer" plan -m "$dir/kv.gguf" --kv-type auto:0.01; out_has "f8, pages of 64"
+cp "$tests/golden/chat/chat-qwen2.gguf" "$dir/other.gguf"; cp "$dir/kv.gguf.kv.json" "$dir/other.gguf.kv.json"
+run "kvtune: of another file" 2 "$infer" -m "$dir/other.gguf" -p hello --kv-type auto -q; err_has "is of another file"
+run "kvtune with types" 2 "$infer" kvtune -m "$dir/kv.gguf" -f "$tests/../docs/memory.md" --kv-type f16; err_has "kvtune chooses the types"
 run "a KV type in capitals" 0 "$infer" -p hello --kv-type Q8_0 -q; err_empty
 run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device CUDA -q
 [ ! -s "$dir/out" ] || fail "an answer"

@@ -44,6 +44,14 @@ enum infer_status kl_open(struct kl *k, const char *path, struct kl_header *head
     return mem_new(&k->each, k->n_max * sizeof *k->each, "divergences of tokens");
 }
 
+double kl_surprise(const float *logits, int n_vocab, int32_t id) {
+    float max = logits[0];
+    for (int i = 1; i < n_vocab; i++) max = logits[i] > max ? logits[i] : max;
+    double sum = 0;
+    for (int i = 0; i < n_vocab; i++) sum += expf(logits[i] - max);
+    return log(sum) - (double)(logits[id] - max);
+}
+
 /* log_z: log of the sum of exp(logits). */
 static enum infer_status save(struct kl *k, const float *logits, int32_t id, double log_z) {
     const uint32_t n = k->header.n_vocab;

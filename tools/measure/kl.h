@@ -39,6 +39,8 @@ enum infer_status kl_make(struct kl *k, const char *path, const struct kl_header
 /* A base to compare with; header: what it must be, but for n_window, which becomes the file's. errors: INFER_E_IO, INFER_E_INPUT (no such
  * file, cut, of another vocabulary), INFER_E_MEMORY */
 enum infer_status kl_open(struct kl *k, const char *path, struct kl_header *header);
+/* -log of the softmax of logits[n_vocab] at id */
+double kl_surprise(const float *logits, int n_vocab, int32_t id);
 /* The next counted token: logits[n_vocab] of the model, whose -log q of token id is surprise (of the sum over all exp). errors:
  * INFER_E_INPUT (the base had another token there), INFER_E_WRITE */
 enum infer_status kl_token(struct kl *k, const float *logits, int32_t id, double surprise);

@@ -47,15 +47,6 @@ static enum infer_status tokenize(struct perplexity *p, const struct options *o)
     return INFER_OK;
 }
 
-/* -log of the softmax of logits[n_vocab] at id */
-static double surprise(const float *logits, int n_vocab, int32_t id) {
-    float max = logits[0];
-    for (int i = 1; i < n_vocab; i++) max = logits[i] > max ? logits[i] : max;
-    double sum = 0;
-    for (int i = 0; i < n_vocab; i++) sum += expf(logits[i] - max);
-    return log(sum) - (double)(logits[id] - max);
-}
-
 static enum infer_status run_window(struct perplexity *p, int seq, const int32_t *ids) {
     struct session *s = &p->session;
     TRY(infer_seq_rewind(s->engine, seq, 0));
@@ -72,7 +63,7 @@ static enum infer_status run_window(struct perplexity *p, int seq, const int32_t
         TRY(infer_step(s->engine, rows, m, &out));
         int from = pos > FIRST - 1 ? pos : FIRST - 1;
         for (int i = 0; i < out.n; i++) {
-            double x = surprise(out.logits[i], s->info.n_vocab, ids[from + i + 1]);
+            double x = kl_surprise(out.logits[i], s->info.n_vocab, ids[from + i + 1]);
             p->sum += x;
             p->sum2 += x * x;
             p->count++;

@@ -137,6 +137,7 @@ static enum infer_status plan_kv(struct tuner *t, struct session *s) {
     if (!fits)
         return err_set(INFER_E_MEMORY, "it does not fit, with keys and values in 8 bits either: infer plan");
     fprintf(t->says, "plan       %d positions, keys and values as %s\n", n_ctx, type);
+    if (options_given(t->o, "kv-type")) type = t->o->kv_type;
     add(t, "kv-type", type);
     t->now.kv_type = strcmp(type, "q8_0") == 0 ? "q8_0" : t->now.kv_type;
     return INFER_OK;

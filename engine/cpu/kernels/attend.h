@@ -9,15 +9,15 @@ INLINE vf soft_cap(vf s, float cap) { return vf_mul(vf_set(cap), vf_tanh(vf_mul(
 
 /* A page of one head. */
 INLINE const uint8_t *page_at(const struct cpu_attend_arg *a, const uint8_t *pool, int page, int head,
-                              int n) {
-    return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * kv_row_bytes(a->type, n);
+                              size_t row) {
+    return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * row;
 }
 /* Rows lo .. hi of a page of one head as floats: dst[i][n]. */
-static void load_page(const struct cpu_attend_arg *a, float *dst, const uint8_t *pool, int page, int head,
-                      int n, int lo, int hi) {
-    size_t row = kv_row_bytes(a->type, n);
-    const uint8_t *p = page_at(a, pool, page, head, n);
-    for (int i = lo; i < hi; i++) vec_kv_load(a->type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
+static void load_page(const struct cpu_attend_arg *a, enum kv_type type, float *dst, const uint8_t *pool,
+                      int page, int head, int n, int lo, int hi) {
+    size_t row = kv_row_bytes(type, n);
+    const uint8_t *p = page_at(a, pool, page, head, row);
+    for (int i = lo; i < hi; i++) vec_kv_load(type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
 }
 
 /* ---- decode: one row, the query heads of one kv head ---- */
@@ -36,12 +36,13 @@ INLINE void ask(const struct kv_rows *r, int i, int n) {
     for (size_t j = 0; j < (size_t)n * r->ahead_step; j += 64)
         _mm_prefetch((const char *)r->ahead + (size_t)i * r->ahead_step + j, _MM_HINT_T1);
 }
-static struct kv_rows rows_of(const struct cpu_attend_arg *a, float *copy, const uint8_t *pool, int page,
-                              int next, int head, int n, int lo, int hi, bool half) {
-    size_t row = kv_row_bytes(a->type, n);
-    const uint8_t *ahead = page_at(a, pool, next, head, n);
-    if (half) return (struct kv_rows){page_at(a, pool, page, head, n), ahead, row, row};
-    load_page(a, copy, pool, page, head, n, lo, hi);
+static struct kv_rows rows_of(const struct cpu_attend_arg *a, enum kv_type type, float *copy,
+                              const uint8_t *pool, int page, int next, int head, int n, int lo, int hi,
+                              bool half) {
+    size_t row = kv_row_bytes(type, n);
+    const uint8_t *ahead = page_at(a, pool, next, head, row);
+    if (half) return (struct kv_rows){page_at(a, pool, page, head, row), ahead, row, row};
+    load_page(a, type, copy, pool, page, head, n, lo, hi);
     return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), row};
 }
 
@@ -160,11 +161,11 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     const struct op_attend *op = a->op;
     int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = a->heads;
     bool inside = a->store->v_in_k;
-    bool half_k = a->type == KV_F16 && hk % VL == 0,
-         half_v = inside ? half_k : a->type == KV_F16 && hv % VL == 0;
+    const enum kv_type tk = a->store->k_type, tv = a->store->v_type;
+    bool half_k = tk == KV_F16 && hk % VL == 0, half_v = inside ? half_k : tv == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
     float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos), *turned = keep + G;
-    if (kv_turned(a->type)) {
+    if (kv_turned(tk)) {
         memcpy(turned, q, sizeof *q * (size_t)(G * hk));
         for (int h = 0; h < G; h++) vec_kv_turn(turned + h * hk, hk, kv_turn_of(a->store, false), 1);
         q = turned;
@@ -178,14 +179,14 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
         int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0, id = a->pages[page];
         int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
         int next = page + 1 < end ? a->pages[page + 1] : id;
-        struct kv_rows rk = rows_of(a, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
+        struct kv_rows rk = rows_of(a, tk, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
         if (half_k)
             all_scores(q, &rk, hk, lo, hi, scale, s, G, true);
         else
             all_scores(q, &rk, hk, lo, hi, scale, s, G, false);
         for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
-        struct kv_rows rv = inside ? rk : rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
+        struct kv_rows rv = inside ? rk : rows_of(a, tv, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
         if (half_v)
             all_values(s, keep, &rv, hv, lo, hi, part, G, true);
         else
@@ -219,7 +220,7 @@ static void attend_merge(const struct cpu_attend_arg *a, int kv_head, int n, con
             }
         }
         for (int j = 0; j < hv; j++) out[h * hv + j] *= 1 / sum;
-        if (kv_turned(a->type)) vec_kv_turn(out + h * hv, hv, kv_turn_of(a->store, true), 1);
+        if (kv_turned(a->store->v_type)) vec_kv_turn(out + h * hv, hv, kv_turn_of(a->store, true), 1);
     }
 }
 
@@ -304,22 +305,23 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         const float *qr = q + (size_t)t * q_stride + (size_t)(r % heads) * (size_t)hk;
         for (int d = 0; d < hk; d++) qt[(size_t)d * R + r] = qr[d] * scale;
     }
-    if (kv_turned(a->type)) vec_kv_turn(qt, hk, kv_turn_of(a->store, false), R);
+    if (kv_turned(a->store->k_type)) vec_kv_turn(qt, hk, kv_turn_of(a->store, false), R);
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;
         int hi = end - p * KV_PAGE + 1 < KV_PAGE ? end - p * KV_PAGE + 1 : KV_PAGE;
-        load_page(a, page, a->k_pool, a->pages[p], kv_head, hk, lo, hi);
+        load_page(a, a->store->k_type, page, a->k_pool, a->pages[p], kv_head, hk, lo, hi);
         lanes_matmul(page + (size_t)lo * (size_t)hk, (size_t)hk, 1, hi - lo, hk, qt, s + (size_t)lo * R,
                      false);
         page_softmax(s, lo, hi, p * KV_PAGE, first, last, m, l, keep, op->softcap);
-        if (!a->store->v_in_k) load_page(a, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
+        if (!a->store->v_in_k)
+            load_page(a, a->store->v_type, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
         for (int d = 0; d < hv; d++)
             for (int r = 0; r < R; r += VL)
                 vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));
         lanes_matmul(page + (size_t)lo * (size_t)row, 1, (size_t)row, hv, hi - lo, s + (size_t)lo * R, o,
                      true);
     }
-    if (kv_turned(a->type)) vec_kv_turn(o, hv, kv_turn_of(a->store, true), R);
+    if (kv_turned(a->store->v_type)) vec_kv_turn(o, hv, kv_turn_of(a->store, true), R);
     for (int r = 0; r < n * heads; r++) {
         float *y = out + (size_t)(r / heads) * out_stride + (size_t)(r % heads) * (size_t)hv, f = 1 / l[r];
         if (op->sinks) {

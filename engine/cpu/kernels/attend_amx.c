@@ -67,21 +67,22 @@ INLINE __m512i pairs(vf a, vf b) {
 }
 
 /* Rows lo .. hi of a page of one head as floats, zeros around them: page[KV_PAGE][np]. */
-static void load_page(struct attend *t, const uint8_t *pool, int page, int head, int n, int np, int lo,
-                      int hi) {
-    size_t row = kv_row_bytes(t->a->type, n);
+static void load_page(struct attend *t, enum kv_type type, const uint8_t *pool, int page, int head, int n,
+                      int np, int lo, int hi) {
+    size_t row = kv_row_bytes(type, n);
     const uint8_t *p = pool + (size_t)page * t->a->page_stride + (size_t)(head * KV_PAGE) * row;
     for (int i = 0; i < KV_PAGE; i++) {
         float *y = t->page + i * np;
         bool there = i >= lo && i < hi;
         for (int j = there ? n & ~15 : 0; j < np; j += 16) vf_store(y + j, vf_set(0));
-        if (there) cpu_kernels_avx512.kv_load(t->a->type, y, p + (size_t)i * row, n);
+        if (there) cpu_kernels_avx512.kv_load(type, y, p + (size_t)i * row, n);
     }
 }
 /* Asks for one of n parts of the page that comes next: spread over the groups, since a burst would wait for its own
  * misses. */
-static void ask(const struct attend *t, const uint8_t *pool, int page, int head, int dim, int part, int n) {
-    size_t tile = KV_PAGE * kv_row_bytes(t->a->type, dim), step = (tile / (size_t)n + 64) & ~(size_t)63;
+static void ask(const struct attend *t, const uint8_t *pool, int page, int head, size_t row, int part,
+                int n) {
+    size_t tile = KV_PAGE * row, step = (tile / (size_t)n + 64) & ~(size_t)63;
     const uint8_t *p = pool + (size_t)page * t->a->page_stride + (size_t)head * tile;
     for (size_t at = (size_t)part * step; at < (size_t)(part + 1) * step && at < tile; at += 64)
         _mm_prefetch((const char *)p + at, _MM_HINT_T1);
@@ -293,14 +294,14 @@ void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int at = p * KV_PAGE, lo = begin > at ? begin - at : 0,
             hi = end - at < KV_PAGE ? end - at + 1 : KV_PAGE;
-        load_page(&t, a->k_pool, a->pages[p], kv_head, hk, t.hkp, lo, hi);
+        load_page(&t, a->store->k_type, a->k_pool, a->pages[p], kv_head, hk, t.hkp, lo, hi);
         turn_keys(&t);
-        load_page(&t, a->v_pool, a->pages[p], kv_head, hv, t.hvp, lo, hi);
+        load_page(&t, a->store->v_type, a->v_pool, a->pages[p], kv_head, hv, t.hvp, lo, hi);
         turn_values(&t);
         for (int g = 0; g < groups; g++) {
             if (p < end / KV_PAGE) {
-                ask(&t, a->k_pool, a->pages[p + 1], kv_head, hk, g, groups);
-                ask(&t, a->v_pool, a->pages[p + 1], kv_head, hv, g, groups);
+                ask(&t, a->k_pool, a->pages[p + 1], kv_head, kv_k_bytes(a->store), g, groups);
+                ask(&t, a->v_pool, a->pages[p + 1], kv_head, kv_v_bytes(a->store), g, groups);
             }
             if (seen[0][g][0] >= at + KV_PAGE || seen[1][g][1] < at) continue; /* nobody sees it */
             scores(&t, g * GROUP);

@@ -52,7 +52,6 @@ typedef void cpu_dequant_fn(void *y, const void *blocks, const uint8_t *end, int
 struct cpu_attend_arg {
     const struct op_attend *op;
     const struct kv_store *store;
-    enum kv_type type;
     /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
     const uint8_t *k_pool, *v_pool;
     size_t page_stride;
