@@ -248,6 +248,8 @@ struct arch {
         bool scaled_full;
         /* Where the file has sections of positions (time, lines, columns): pairs take them in turns, else one after the other. */
         bool axes_in_turns;
+        /* What rope.dimension_count says is rotated with a window, and half of it without; rope_freqs has that many divisors, too. */
+        bool half_full;
     } rope;
     struct {
         bool parallel; /* the feed-forward part reads the same x; use_parallel_residual may say otherwise */
@@ -262,6 +264,7 @@ struct arch {
         /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of
          * attention.temperature_length; else in all, from 0 in steps of the original context. */
         bool temp_unrotated;
+        bool gate_softplus;  /* the gates of what heads give are ln(1 + exp(x)), not sigmoids */
         enum both_ways both; /* layers whose rows of a picture see each other */
     } attn;
     struct { /* text becomes vectors: rows see each other, nothing is kept of them, and no token is chosen */

@@ -144,7 +144,8 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     if (!m->encoder) emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->attn.store}});
     struct view a = m->encoder ? attend_rows(e, l, q, k, v) : attend(e, l, q);
     if (l->attn.q_gate.n) {
-        struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
+        const enum act_kind act = m->arch->attn.gate_softplus ? ACT_SOFTPLUS : ACT_SIGMOID;
+        struct op_glu o = {.gate = gate, .up = a, .out = a, .act = act};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
     }
     return emit_part(e, "attn_output", a, &l->attn.out, l->attn.partial && !emit_sums_both(l));
@@ -170,18 +171,23 @@ static struct view mixer(struct emitter *e, const struct layer *l, struct view h
     }
 }
 
+/* Without a limit it is none. */
+static enum act_kind act_of(const struct model *m, const struct act_numbers *k) {
+    return m->act == ACT_SILU_CLAMP && k->limit == 0 ? ACT_SILU : m->act;
+}
 /* act(gate) * up of the columns of gu, n each; act(gu) where it is no wider. */
-static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
+static struct view gated(struct emitter *e, const char *name, struct view gu, int n,
+                         const struct act_numbers *k) {
     struct view f = emit_buffer(e, name, n, BUF_ROWS_ALL, false);
     if (gu.width == n) {
-        emit_map(e, name, gu, f, e->m->act, e->m->layer[e->layer].act);
+        emit_map(e, name, gu, f, act_of(e->m, k), *k);
         return f;
     }
     struct op_glu o = {.gate = view_columns(gu, 0, n),
                        .up = view_columns(gu, n, n),
                        .out = f,
-                       .act = e->m->act,
-                       .k = e->m->layer[e->layer].act};
+                       .act = act_of(e->m, k),
+                       .k = *k};
     emit_op(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
 }
@@ -201,7 +207,7 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
                             .first = l->moe.first,
                             .n_all = n_all};
     emit_op(e, "ffn_experts", (struct op){.kind = OP_EXPERTS, .experts = up});
-    struct view f = gated(e, "ffn_experts_glu", gu, k * n);
+    struct view f = gated(e, "ffn_experts_glu", gu, k * n, &l->act);
     struct op_experts o = {.x = f,
                            .choice = choice,
                            .out = down,
@@ -223,7 +229,7 @@ static struct view remote(struct emitter *e, struct view h, struct view choice) 
 
 static struct view shared_part(struct emitter *e, const struct layer *l, struct view h) {
     struct view s = emit_matmul(e, "ffn_shared", h, &l->moe.shared, BUF_ROWS_ALL);
-    s = gated(e, "ffn_shared_glu", s, l->moe.n_ff_shared);
+    s = gated(e, "ffn_shared_glu", s, l->moe.n_ff_shared, &l->act_all);
     return emit_matmul(e, "ffn_shared_down", s, &l->moe.shared_down, BUF_ROWS_ALL);
 }
 
@@ -282,7 +288,8 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
     struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->dense.gate_up, BUF_ROWS_ALL);
-    return emit_part(e, "ffn_down", gated(e, "ffn_glu", gu, l->dense.n_ff), &l->dense.down, l->dense.partial);
+    struct view f = gated(e, "ffn_glu", gu, l->dense.n_ff, &l->act_all);
+    return emit_part(e, "ffn_down", f, &l->dense.down, l->dense.partial);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */

@@ -177,6 +177,7 @@ static enum infer_status read_xielu(struct model *m) {
         k->eps = p[3 * n + i];
         k->alpha = p[i] > 20 ? p[i] : (float)plus;
         k->alpha_n = k->beta + (p[n + i] > 20 ? p[n + i] : (float)minus);
+        m->layer[i].act_all = *k;
     }
     return INFER_OK;
 }
@@ -197,14 +198,40 @@ static enum infer_status read_gelu(struct model *m) {
     return INFER_OK;
 }
 
+/* Limits of every layer, 0: none; of layers that draft, too, in some files. */
+static enum infer_status read_limits(const struct model *m, const char *name, float *out) {
+    char key[128];
+    bool there;
+    const struct meta *list = tensorfile_meta(m->file, model_key(m, key, sizeof key, name));
+    const bool all = list && list->type == META_ARRAY && list->n == (size_t)(m->n_layer + m->n_draft);
+    TRY(meta_f32_array(m->file, key, out, (size_t)(m->n_layer + (all ? m->n_draft : 0)), &there));
+    for (int i = 0; i < m->n_layer; i++)
+        if (!(out[i] >= 0 && out[i] <= 1e6f))
+            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %g", m->file->path, key, i, (double)out[i]);
+    return INFER_OK;
+}
+static enum infer_status read_clamps(struct model *m) {
+    const size_t n = (size_t)(m->n_layer + m->n_draft);
+    float *limit = arena_alloc(&m->arena, 2 * n * sizeof *limit);
+    if (!limit) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    TRY(read_limits(m, "swiglu_clamp_exp", limit));
+    TRY(read_limits(m, "swiglu_clamp_shexp", limit + n));
+    for (int i = 0; i < m->n_layer; i++) {
+        m->layer[i].act.limit = limit[i];
+        m->layer[i].act_all.limit = limit[n + (size_t)i];
+    }
+    return INFER_OK;
+}
+
 /* The numbers of activations. */
 static enum infer_status read_act(struct model *m) {
     struct act_numbers k = {0};
     TRY(read_gelu(m));
+    if (m->act == ACT_SILU_CLAMP) return read_clamps(m);
     if (m->act == ACT_XIELU) return read_xielu(m);
     TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &k.limit));
     TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &k.alpha));
-    for (int i = 0; i < m->n_layer; i++) m->layer[i].act = k;
+    for (int i = 0; i < m->n_layer; i++) m->layer[i].act = m->layer[i].act_all = k;
     return INFER_OK;
 }
 
@@ -229,6 +256,7 @@ static enum infer_status read_head_sizes(struct model *m) {
                            m->file->path, of[0], of[2]);
         m->rope[w].n_rot = of[2];
     }
+    if (m->arch->rope.half_full) m->rope[0].n_rot = v[0][2] / 4 * 2;
     for (int i = 0; i < m->n_layer; i++) {
         const int *of = v[m->layer[i].attn.window ? 1 : 0];
         m->layer[i].attn.head_dim_k = of[0];

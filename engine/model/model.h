@@ -62,7 +62,7 @@ struct layer {
         const int *gathered;
         int norm_dim;
     } mixer;
-    struct act_numbers act; /* of both feed-forward parts */
+    struct act_numbers act, act_all; /* of experts; of the part that all rows share, and of a dense one */
     struct {
         int n_ff; /* 0: none */
         struct weight_group gate_up, down;

@@ -142,7 +142,7 @@ static enum infer_status shard_attention(struct shard *s, struct layer *l) {
                                 scaled(k, l->attn.head_dim_v)};
     TRY(shard_members(s, &l->attn.qkv, rows));
     if (l->attn.q_gate.n) {
-        const struct span gate = scaled(q, l->attn.head_dim_v);
+        const struct span gate = l->attn.q_gate.n == l->attn.n_head ? q : scaled(q, l->attn.head_dim_v);
         TRY(shard_members(s, &l->attn.q_gate, &gate));
     }
     TRY(shard_columns(s, &l->attn.out, scaled(q, l->attn.head_dim_v)));

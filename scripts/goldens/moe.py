@@ -106,6 +106,42 @@ def as_ling_1(path):
         "use_bias": False, "use_cache": True, "use_qkv_bias": False, "max_window_layers": 28, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
 
 
+def as_step35(path):
+    """Step 3.5's text alone, with the keys of its published folders: lists by layer where transformers has kinds of layers."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys() if "vi" not in k.split(".")[0]}
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())["text_config"]
+    rope, types = c["rope_parameters"], c["layer_types"]
+    scaling = {k: v for k, v in rope["full_attention"].items() if k not in ("rope_theta", "partial_rotary_factor")}
+    same = ("hidden_size intermediate_size num_hidden_layers num_attention_heads head_dim rms_norm_eps max_position_embeddings vocab_size "
+            "moe_intermediate_size share_expert_dim sliding_window moe_router_scaling_factor tie_word_embeddings")
+    (path / "config.json").write_text(json.dumps({
+        "architectures": ["Step3p5ForCausalLM"], "model_type": "step3p5", "att_impl_type": "GQA", "max_seq_len": 256, "need_fp32_gate": True,
+        "num_attention_groups": c["num_key_value_heads"], "moe_num_experts": c["n_routed_experts"], "moe_top_k": c["num_experts_per_tok"],
+        "moe_layers_enum": ",".join(str(i) for i, k in enumerate(c["mlp_layer_types"]) if k == "sparse"), "use_moe": True,
+        "moe_router_activation": "sigmoid", "norm_expert_weight": True, "use_moe_router_bias": True, "use_qk_norm": True,
+        "use_head_wise_attn_gate": True, "zero_centered": True, "sink": False, "use_rope_layers": [], "moe_every_n_layer": 1,
+        "torch_dtype": "bfloat16", "num_nextn_predict_layers": 1, "layer_types": types + ["sliding_attention"],
+        "rope_theta": [rope[k]["rope_theta"] for k in types] + [rope["sliding_attention"]["rope_theta"]],
+        "partial_rotary_factors": [rope[k]["partial_rotary_factor"] for k in types] + [1.0],
+        "rope_scaling": scaling, "yarn_only_types": ["full_attention"],
+        "swiglu_limits": [v or 0.0 for v in c["swiglu_limits"]], "swiglu_limits_shared": [v or 0.0 for v in c["swiglu_limits_shared"]] + [0.0],
+        "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": c["num_sliding_attention_heads"],
+                                    "num_attention_groups": c["num_key_value_heads"], "head_dim": c["head_dim"]},
+        **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
+
+
+STEP = dict(model_type="step3p5", hidden_size=24, intermediate_size=32, num_hidden_layers=4, num_attention_heads=4, num_sliding_attention_heads=6,
+            num_key_value_heads=2, head_dim=12, vocab_size=61, max_position_embeddings=256, tie_word_embeddings=False, rms_norm_eps=0.01,
+            pad_token_id=1, bos_token_id=None, eos_token_id=None, sliding_window=16, layer_types=layers(0, 1, 1, 0),
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"], n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+            share_expert_dim=16, moe_router_scaling_factor=1.7, swiglu_limits=[None, None, 0.4, 0.7], swiglu_limits_shared=[0.5, None, 0.3, None],
+            rope_parameters=dict(full_attention=dict(LLAMA3, rope_theta=100.0, partial_rotary_factor=0.5),
+                                 sliding_attention=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=1.0)))
+STEP_EYE = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, mlp_ratio=1.0)
+
+
 QWEN3 = dict(num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True,
              mlp_only_layers=[1])
 MIXTRAL = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24)
@@ -172,6 +208,10 @@ MOE = {
                          num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=12, attention_value_scale=0.6,
                          rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=100000.0, partial_rotary_factor=0.5),
                                               sliding_attention=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5))),
+    "step3p5": {**tower("Step3p7", "window of 16, more heads and whole ones rotated in two of four layers, half of one and scaled in the others; a gate for each head; limits behind "
+                        "SiLU; first layer dense; as published, lists by layer", STEP, (16,), zero_centred=True, after=as_step35, gap=0.02, vision_config=STEP_EYE), "unread": True},
+    "step3p7-image": tower("Step3p7", "the same beside a tower for images", {**STEP, "num_hidden_layers": 2, "layer_types": layers(1, 0), "mlp_layer_types": ["sparse", "sparse"],
+                           "swiglu_limits": None, "swiglu_limits_shared": None}, (16,), zero_centred=True, gap=0.02, vision_config=STEP_EYE),
     "phimoe": moe("Phimoe", "LayerNorms, biases of attention and head, two experts by a softmax over those that are near", prepare=open_choice, seed=1, attention_bias=True, lm_head_bias=True, num_local_experts=4,
                   num_experts_per_tok=2, intermediate_size=20),
     "afmoe": moe("Afmoe", "window of 16 and rotation in three of four layers, a gate of each number, four norms, first layer dense", (16,), seed=3, num_hidden_layers=4, hidden_size=24, intermediate_size=32,

@@ -373,7 +373,7 @@ static enum infer_status name_tensors(struct folder *d) {
         for (size_t i = 0; i < d->list[p].n; i++) TRY(take_tensor(d, index, &d->list[p].tensor[i], p));
     TRY(put_factors(d, index));
     TRY(add_qk_norms(d, index));
-    TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_rot / 2));
+    TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_divisor));
     TRY(add_vector(d, index, "rope_factors_long.weight", c->rope_long, c->n_rot / 2));
     return add_vector(d, index, "rope_factors_short.weight", c->rope_short, c->n_rot / 2);
 }

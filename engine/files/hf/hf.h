@@ -58,6 +58,7 @@ struct hf_config {
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */
     float *rope_divisor, *rope_short, *rope_long;
+    int n_divisor;             /* of rope_divisor */
     uint32_t n_ctx;            /* of encoders */
     uint32_t n_pad;            /* rows of positions in front, that stand for padding */
     uint32_t n_type;           /* of tokens, of encoders */

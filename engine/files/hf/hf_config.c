@@ -121,7 +121,8 @@ static enum infer_status check_act(struct config *c) {
                                         [ACT_RELU2] = "relu2|squared_relu",
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
                                         [ACT_SWIGLU_OAI] = "silu|swish",
-                                        [ACT_XIELU] = "xielu"};
+                                        [ACT_XIELU] = "xielu",
+                                        [ACT_SILU_CLAMP] = "silu|swish"};
     static const struct { /* of families whose classes take either */
         enum act_kind kind, other;
         const char *says;
@@ -259,6 +260,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     enum infer_status s = config_head(&c, &head);
     if (!s) s = read_arch(&c, options->vocab_only, head);
     if (!s && out->table) s = open_text_part(&c, whole);
+    if (!s && out->table) config_step(c.root);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
     if (!s && whole) s = config_check_keys(&c);
@@ -269,6 +271,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = config_rope(&c, dim);
     if (!s && out->table) s = config_state(&c);
     if (!s && out->table) s = config_factors(&c);
+    if (!s && out->table) s = config_limits(&c);
     json_decref(c.root);
     return s ? s : keys->status;
 }

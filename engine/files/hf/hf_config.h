@@ -106,6 +106,10 @@ enum infer_status config_kinds(struct config *c);
 bool config_has(const struct config *c, enum layer_kind kind);
 /* The keys of Granite 4 that Bamba leaves out. source: configuration_bamba of transformers */
 void config_bamba(json_t *root);
+/* Step 3.5's published keys as transformers 5 has them. source: configuration_step3p7 of transformers */
+void config_step(json_t *root);
+/* Limits of gates and of what they are times, of every layer. */
+enum infer_status config_limits(struct config *c);
 /* Whether some layer of a model whose layers are one thing alone is a mixture of experts. */
 bool config_sparse(const json_t *root);
 /* feed_forward_length of every layer, ff what the usual keys say. */

@@ -84,11 +84,22 @@ static bool is_left_over(const char *name) {
 }
 /* The parts of a model that are for images and sound. */
 static bool is_other_sense(const char *name) {
-    static const char *const begins[] = {
-        "vision_tower.", "multi_modal_projector.", "merger.",           "mlp1.",
-        "visual.",       "audio_tower.",           "embed_vision.",     "embed_audio.",
-        "vision_model.", "vision_embedder.",       "connector.",        "vpm.",
-        "resampler.",    "vision_adapter.",        "vision_projection."};
+    static const char *const begins[] = {"vision_tower.",
+                                         "multi_modal_projector.",
+                                         "merger.",
+                                         "mlp1.",
+                                         "visual.",
+                                         "audio_tower.",
+                                         "embed_vision.",
+                                         "embed_audio.",
+                                         "vision_model.",
+                                         "vision_embedder.",
+                                         "connector.",
+                                         "vpm.",
+                                         "resampler.",
+                                         "vision_adapter.",
+                                         "vision_projection.",
+                                         "vit_large_projector."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;

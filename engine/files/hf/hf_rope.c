@@ -69,7 +69,7 @@ static enum infer_status llama3_divisors(struct config *c, float theta, float fa
     if (!(low > 0 && high >= low) || !original) /* both alike: nothing is mixed, as Llama 4 Scout has it */
         return config_wrong(c, "rope_scaling", "one of llama3: 0 < low_freq_factor <= high_freq_factor");
     int half = c->out->n_rot / 2;
-    float *d = arena_alloc(c->keys->arena, (size_t)half * sizeof *d);
+    float *d = arena_alloc(c->keys->arena, (size_t)c->out->n_divisor * sizeof *d);
     if (!d) return err_set(INFER_E_MEMORY, "out of memory: %d divisors", half);
     for (int i = 0; i < half; i++) {
         double turns =
@@ -78,6 +78,7 @@ static enum infer_status llama3_divisors(struct config *c, float theta, float fa
                                 : turns > (double)low;
         d[i] = (float)(1 / ((1 - mix) / (double)factor + mix));
     }
+    for (int i = half; i < c->out->n_divisor; i++) d[i] = 1; /* of layers that rotate more, unscaled */
     c->out->rope_divisor = d;
     return INFER_OK;
 }
@@ -331,7 +332,9 @@ enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     bool whole = strcmp(type, "proportional") == 0;
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope.kind == ROPE_NONE) return INFER_OK;
-    put_u32(c, "rope.dimension_count", (uint32_t)c->out->n_rot);
+    const bool half = c->out->table->rope.half_full;
+    c->out->n_divisor = half ? c->out->n_rot : c->out->n_rot / 2;
+    put_u32(c, "rope.dimension_count", (uint32_t)(half ? 2 * c->out->n_rot : c->out->n_rot));
     if (c->out->table->rope.where == ROPE_TOLD && !key_reads(c, K_POSITION)) /* OLMo Hybrid: of no base */
         put_bool(c, "rope.scaling.finetuned", !is_null(c, "rope_theta"));
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */

@@ -121,7 +121,7 @@ enum infer_status config_windows(struct config *c) {
 
 /* Of each layer. */
 struct layer_heads {
-    uint32_t *kv, *dim;
+    uint32_t *kv, *dim, *q;
 };
 
 /* {"5": {"head_dim": 512, "num_key_value_heads": 4}}. source: configuration_gemma4 of transformers */
@@ -138,6 +138,8 @@ static enum infer_status read_layer_config(struct config *c, const struct layer_
                 TRY(config_u32(c, name, v, -1, &h->dim[il]));
             else if (strcmp(name, "num_key_value_heads") == 0)
                 TRY(config_u32(c, name, v, -1, &h->kv[il]));
+            else if (strcmp(name, "num_attention_heads") == 0 && key_reads(c, K_WINDOWED_HEADS))
+                TRY(config_u32(c, name, v, -1, &h->q[il]));
             else
                 return err_set(INFER_E_UNSUPPORTED,
                                "%s: 'per_layer_config' has '%.40s', which is not supported", c->path, name);
@@ -147,18 +149,21 @@ static enum infer_status read_layer_config(struct config *c, const struct layer_
 }
 
 /* Full layers may have heads of their own. */
-static enum infer_status read_layer_heads(struct config *c, uint32_t kv, uint32_t dim,
+static enum infer_status read_layer_heads(struct config *c, uint32_t heads, uint32_t kv, uint32_t dim,
                                           struct layer_heads *h) {
     const bool apart = key_reads(c, K_FULL_HEAD_DIM);
     const uint32_t full_dim = apart ? get_u32_or(c, K_FULL_HEAD_DIM, dim) : dim,
                    full_kv = apart ? get_u32_or(c, K_FULL_KV_HEADS, kv) : kv;
     const uint32_t windowed_kv =
         key_reads(c, K_WINDOWED_KV_HEADS) ? get_u32_or(c, K_WINDOWED_KV_HEADS, 2 * (int64_t)kv) : kv;
-    h->kv = get_room(c, 2 * sizeof *h->kv * (size_t)c->n_layer);
+    const uint32_t windowed_q =
+        key_reads(c, K_WINDOWED_HEADS) ? get_u32_or(c, K_WINDOWED_HEADS, heads) : heads;
+    h->kv = get_room(c, 3 * sizeof *h->kv * (size_t)c->n_layer);
     TRY(c->status);
-    h->dim = h->kv + c->n_layer;
+    h->dim = h->kv + c->n_layer, h->q = h->dim + c->n_layer;
     for (uint32_t i = 0; i < c->n_layer; i++) {
         h->kv[i] = c->windowed[i] ? windowed_kv : full_kv;
+        h->q[i] = c->windowed[i] ? windowed_q : heads;
         h->dim[i] = c->windowed[i] ? dim : full_dim;
         if (c->kind[i] != LAYER_ATTENTION) h->kv[i] = 0;
     }
@@ -175,7 +180,7 @@ static uint32_t read_kv_heads(struct config *c, uint32_t heads) {
 
 static enum infer_status read_heads(struct config *c, uint32_t dim[2]) {
     struct layer_heads h = {0};
-    bool same_kv = true, windows = false;
+    bool same_kv = true, same_q = true, windows = false;
     dim[0] = dim[1] = 2;
     if (!config_has(c, LAYER_ATTENTION)) { /* a model without attention */
         put_u32(c, "attention.head_count", 0);
@@ -185,11 +190,12 @@ static enum infer_status read_heads(struct config *c, uint32_t dim[2]) {
                    usual = get_u32_or(c, K_HEAD_DIM, heads ? embd / heads : 0);
     TRY(c->status);
     if (!heads || !usual || usual > 1 << 16) return key_wrong(c, usual ? K_HEADS : K_HEAD_DIM, "in range");
-    TRY(read_layer_heads(c, kv, usual, &h));
+    TRY(read_layer_heads(c, heads, kv, usual, &h));
     dim[0] = dim[1] = 0;
     for (uint32_t i = 0; i < c->n_layer; i++) {
         uint32_t *d = &dim[c->windowed[i]];
         same_kv &= h.kv[i] == h.kv[0];
+        same_q &= h.q[i] == h.q[0];
         windows |= c->windowed[i];
         if (*d && *d != h.dim[i])
             return err_set(INFER_E_UNSUPPORTED, "%s: head sizes differ among layers of one kind", c->path);
@@ -200,7 +206,10 @@ static enum infer_status read_heads(struct config *c, uint32_t dim[2]) {
     c->out->n_head = (int)heads;
     c->out->n_kv_head = (int)kv;
     c->out->head_dim = (int)dim[0];
-    put_u32(c, "attention.head_count", heads);
+    if (same_q)
+        put_u32(c, "attention.head_count", c->n_layer ? h.q[0] : heads);
+    else
+        put_u32s(c, "attention.head_count", h.q);
     if (same_kv)
         put_u32(c, "attention.head_count_kv", c->n_layer ? h.kv[0] : kv);
     else

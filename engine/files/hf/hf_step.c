@@ -1,0 +1,129 @@
+/* config.json of Step 3.5, whose published form has lists by layer where transformers has kinds of layers. */
+#include "files/hf/hf_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lists have the layers that draft, too: without them. */
+static void cut_lists(json_t *root, size_t n, size_t drafts) {
+    static const char *const lists[] = {"layer_types",   "mlp_layer_types",      "rope_theta",
+                                        "swiglu_limits", "swiglu_limits_shared", "partial_rotary_factors"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(root, lists[i]);
+        while (drafts && json_array_size(list) > n && json_array_size(list) <= n + drafts)
+            json_array_remove(list, json_array_size(list) - 1);
+    }
+}
+
+/* "3,4,5": names of all layers. */
+static void name_sparse(json_t *root, size_t n) {
+    const json_t *told = json_object_get(root, "moe_layers_enum");
+    if (!json_is_string(told) || json_object_get(root, "mlp_layer_types")) return;
+    json_t *names = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(names, json_string("dense"));
+    for (const char *at = json_string_value(told); *at;) {
+        char *end;
+        const long il = strtol(at, &end, 10);
+        if (end == at || il < 0) { /* something else: the key is refused */
+            json_decref(names);
+            return;
+        }
+        if ((size_t)il < n) json_array_set_new(names, (size_t)il, json_string("sparse"));
+        at = *end == ',' ? end + 1 : end;
+        if (*end && *end != ',') break;
+    }
+    json_object_set_new(root, "mlp_layer_types", names);
+    json_object_del(root, "moe_layers_enum");
+}
+
+/* Heads of layers with a window; what else differs there is left to be refused. */
+static void name_heads(json_t *root) {
+    static const char *const same[][2] = {{"num_attention_groups", "num_attention_groups"},
+                                          {"head_dim", "head_dim"},
+                                          {"true_head_dim", "head_dim"}};
+    json_t *other = json_object_get(root, "attention_other_setting"),
+           *heads = json_object_get(other, "num_attention_heads");
+    const char *type = json_string_value(json_object_get(other, "attention_type"));
+    if (!heads || (type && strcmp(type, "sliding_attention") != 0)) return;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const json_t *v = json_object_get(other, same[i][0]);
+        if (v && !json_equal(v, json_object_get(root, same[i][1]))) return;
+    }
+    json_object_set(root, "num_sliding_attention_heads", heads);
+    json_object_del(root, "attention_other_setting");
+}
+
+/* The entry of the first layer of a kind, of a list, or the number that stands for all. */
+static json_t *entry(json_t *v, const json_t *types, const char *kind) {
+    size_t i;
+    json_t *type;
+    if (!json_is_array(v)) return v;
+    json_array_foreach(types, i, type) {
+        const char *name = json_string_value(type);
+        if (name && strcmp(name, kind) == 0) return json_array_get(v, i);
+    }
+    return NULL;
+}
+/* Every entry is that of its kind. */
+static bool by_kinds(json_t *v, const json_t *types) {
+    for (size_t i = 0; json_is_array(v) && i < json_array_size(types); i++) {
+        const char *kind = json_string_value(json_array_get(types, i));
+        if (!kind || !json_equal(json_array_get(v, i), entry(v, types, kind))) return false;
+    }
+    return true;
+}
+/* Bases and rotated parts by layer, and a scaling of layers without a window. */
+static void name_rotation(json_t *root) {
+    static const char *const kinds[] = {"full_attention", "sliding_attention"};
+    json_t *theta = json_object_get(root, "rope_theta"),
+           *part = json_object_get(root, "partial_rotary_factors"),
+           *types = json_object_get(root, "layer_types"), *scaling = json_object_get(root, "rope_scaling"),
+           *only = json_object_get(root, "yarn_only_types");
+    const char *of = json_string_value(json_array_get(only, 0));
+    if (json_object_get(root, "rope_parameters") || !(json_is_array(theta) || part)) return;
+    if (!by_kinds(theta, types) || !by_kinds(part, types)) return;
+    if (json_is_object(scaling) && (!of || json_array_size(only) != 1 || strcmp(of, kinds[0]) != 0)) return;
+    json_t *rope = json_object();
+    for (int i = 0; i < 2; i++) {
+        json_t *own = i == 0 && json_is_object(scaling) ? json_deep_copy(scaling) : json_object();
+        json_t *base = entry(theta, types, kinds[i]), *rotated = entry(part, types, kinds[i]);
+        if (!json_object_size(own)) json_object_set_new(own, "rope_type", json_string("default"));
+        if (base) json_object_set(own, "rope_theta", base);
+        if (rotated) json_object_set(own, "partial_rotary_factor", rotated);
+        json_object_set_new(rope, kinds[i], own);
+    }
+    json_object_set_new(root, "rope_parameters", rope);
+    json_object_del(root, "rope_theta");
+    json_object_del(root, "partial_rotary_factors");
+    json_object_del(root, "rope_scaling");
+    json_object_del(root, "yarn_only_types");
+}
+
+void config_step(json_t *root) {
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const json_int_t n = json_integer_value(json_object_get(root, "num_hidden_layers")),
+                     drafts = json_integer_value(json_object_get(root, "num_nextn_predict_layers"));
+    if (!type || strcmp(type, "step3p5") != 0 || n < 1 || n > 65536 || drafts < 0 || drafts > 65536) return;
+    cut_lists(root, (size_t)n, (size_t)drafts);
+    name_sparse(root, (size_t)n);
+    name_heads(root);
+    name_rotation(root);
+}
+
+/* A limit of every layer; null and 0: none. */
+static enum infer_status put_limits(struct config *c, enum hf_key key, const char *name) {
+    const json_t *list = get_layers(c, key, "a list with a limit for each layer");
+    float *limit = get_room(c, sizeof *limit * ((size_t)c->n_layer + 1));
+    size_t i;
+    json_t *v;
+    TRY(c->status);
+    if (!list) return INFER_OK;
+    json_array_foreach(list, i, v) TRY(config_f32(c, "swiglu_limits_of_layers", v, 0, &limit[i]));
+    hf_put_f32s(c->keys, c->out->arch, name, limit, c->n_layer);
+    return INFER_OK;
+}
+enum infer_status config_limits(struct config *c) {
+    if (!key_reads(c, K_SWIGLU_LIMITS)) return INFER_OK;
+    TRY(put_limits(c, K_SWIGLU_LIMITS, "swiglu_clamp_exp"));
+    return put_limits(c, K_SWIGLU_LIMITS_SHARED, "swiglu_clamp_shexp");
+}
