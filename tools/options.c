@@ -340,24 +340,32 @@ static enum infer_status parse_flag(struct options *o, const struct command *c, 
     return set_value(o, opt, value);
 }
 
-/* What a command's usage names outside of brackets must be there. */
+/* What a command's usage names outside of brackets must be there, in front of a | or behind it. */
 static enum infer_status check_complete(const struct options *o, const struct command *c) {
     if (o->n_arg < c->min_arg)
         return err_set(INFER_E_INPUT, "something is missing: infer %s %s", c->name, c->usage);
+    const struct option *missing = NULL;
+    bool lacks = false;
     int depth = 0;
     for (const char *p = c->usage; *p; p += strspn(p, " ")) {
         const char *word = p;
         bool outside = depth == 0;
+        if (outside && *word == '|') {
+            if (!lacks) return INFER_OK;
+            lacks = false;
+        }
         for (; *p && *p != ' '; p++) depth += (*p == '[') - (*p == ']');
         const struct option *opt = !outside || *word != '-' ? NULL
                                    : word[1] == '-'         ? find_long(c, word + 2, (size_t)(p - word - 2))
                                                             : find_letter(c, word[1]);
-        if (opt && !is_given(o, opt))
-            return err_set(INFER_E_INPUT, "--%s %s is missing: %s%s%s; infer %s %s", opt->name, opt->metavar,
-                           opt->help, opt->choices ? ": " : "", opt->choices ? opt->choices : "", c->name,
-                           c->usage);
+        if (!opt || is_given(o, opt)) continue;
+        if (!missing) missing = opt;
+        lacks = true;
     }
-    return INFER_OK;
+    if (!lacks) return INFER_OK;
+    return err_set(INFER_E_INPUT, "--%s %s is missing: %s%s%s; infer %s %s", missing->name, missing->metavar,
+                   missing->help, missing->choices ? ": " : "", missing->choices ? missing->choices : "",
+                   c->name, c->usage);
 }
 
 enum infer_status option_unknown(const struct command *c, const char *name) {

@@ -6,9 +6,13 @@
 #include "cuda/plan/lowrank_plan.h"
 #include "cpu/cpu_isa.h"
 #include "quant/quant.h"
+#include "infer.h"
 #include "seam/op_list.h"
 #include "tests/lib/random.h"
+#include "tests/lib/relative.h"
 #include "tests/lib/seam_step.h"
+#include "tests/lib/synth_model.h"
+#include "tests/lib/tolerance.h"
 
 #include <math.h>
 
@@ -305,6 +309,159 @@ static void prompt_rows_in_float32_on_a_card(void **state) {
 }
 #endif
 
+/* ---- whole models, whose lists are fused as far as they can be ---- */
+
+enum { SEQS = 3, PROMPT = 70, DECODED = 5, LORAS = 2 };
+struct adapted {
+    struct infer_model *m;
+    struct infer_adapter *a[LORAS];
+    int n_vocab;
+};
+/* Random weights with adapters of rank 16 and 5. */
+static struct adapted open_adapted(const char *shape, const char *type) {
+    struct adapted o;
+    struct infer_model_info info;
+    char path[SYNTH_PATH], lora[SYNTH_PATH];
+    uint64_t bytes;
+    synth_temporary(&(struct synth_options){.shape = shape, .type = type, .seed = 3}, path);
+    assert_ok(infer_model_open(&o.m, path, NULL));
+    for (int i = 0; i < LORAS; i++) {
+        strcpy(lora, "/tmp/infer-test-XXXXXX");
+        const int fd = mkstemp(lora);
+        assert_true(fd >= 0);
+        close(fd);
+        assert_ok(synth_adapter(path, i ? 5 : 16, (uint64_t)i + 1, lora, &bytes));
+        assert_ok(infer_adapter_open(&o.a[i], o.m, lora, NULL));
+        unlink(lora);
+    }
+    unlink(path);
+    infer_model_info(o.m, &info);
+    o.n_vocab = info.n_vocab;
+    return o;
+}
+static void close_adapted(struct adapted *o) {
+    for (int i = 0; i < LORAS; i++) infer_adapter_close(o->a[i]);
+    infer_model_close(o->m);
+}
+static struct infer_engine *engine_of(const struct adapted *o, const char *device, int slots, bool with) {
+    struct infer_engine *e;
+    const struct infer_engine_options eo = {.device = device,
+                                            .ctx = 128,
+                                            .slots = slots,
+                                            .decode_rows = slots,
+                                            .batch = SEQS * PROMPT,
+                                            .threads = 2,
+                                            .nan_guard = true,
+                                            .all_logits = true,
+                                            .gpu_layers = -1,
+                                            .cpu_experts = -1,
+                                            .adapter = (const struct infer_adapter *const *)o->a,
+                                            .n_adapter = with ? LORAS : 0};
+    assert_ok(infer_engine_create(&e, o->m, &eo));
+    return e;
+}
+static const float lora_scale[SEQS][LORAS] = {{1, 0}, {0, 0}, {-0.5f, 1}}, nobody[SEQS][LORAS];
+
+/* Sequences first .. end - 1 of the same tokens in the same steps, prompt and decode rows; out[SEQS][1 + DECODED][n_vocab]. */
+static void answer(struct infer_engine *e, const struct adapted *o, const float (*scale)[LORAS], int first,
+                   int end, float *out) {
+    struct infer_row row[SEQS * PROMPT];
+    struct infer_output got;
+    int seq[SEQS], n;
+    for (int i = first; i < end; i++) {
+        assert_ok(infer_seq_open(e, &seq[i]));
+        if (scale)
+            assert_ok(infer_seq_prefix(e, seq[i], NULL, 0, &(struct infer_prefix){.adapter = scale[i]}, &n));
+    }
+    for (int at = 0, step; at < PROMPT + DECODED; at += step) {
+        const bool decode = at >= PROMPT;
+        step = decode ? 1 : PROMPT;
+        n = 0;
+        for (int t = at; t < at + step; t++)
+            for (int i = first; i < end; i++)
+                row[n++] = (struct infer_row){.id = (t * 37 + 3) % o->n_vocab,
+                                              .pos = t,
+                                              .seq = seq[i],
+                                              .decode = decode,
+                                              .want = t + 1 >= PROMPT ? INFER_WANT_LOGITS : 0};
+        assert_ok(infer_step(e, row, n, &got));
+        for (int i = first; i < end; i++)
+            memcpy(out + ((size_t)(i * (1 + DECODED)) + (size_t)(decode ? at - PROMPT + 1 : 0)) *
+                             (size_t)o->n_vocab,
+                   got.logits[i - first], (size_t)o->n_vocab * sizeof *out);
+    }
+    for (int i = first; i < end; i++) infer_seq_close(e, seq[i]);
+}
+
+static void check_answers(const struct adapted *o, const char *what, const float *got, const float *want,
+                          double prompt, double decode) {
+    const size_t v = (size_t)o->n_vocab, one = v * (1 + DECODED);
+    for (size_t i = 0; i < SEQS; i++) {
+        const double p = relative(got + i * one, want + i * one, v),
+                     d = relative(got + i * one + v, want + i * one + v, one - v);
+        print_message("%s, sequence %d: prompt %.1e decode %.1e of the norm\n", what, (int)i, p, d);
+        if (!(p <= prompt && d <= decode)) fail_msg("%s: tolerances %g, %g", what, prompt, decode);
+    }
+}
+/* Against ref; bits alone, and of rows without an adapter where nobody has one. one: tolerance of decode in an engine of one slot. */
+static void check_adapted(const char *device, const char *shape, const char *type,
+                          const double tolerance[3]) {
+    struct adapted o = open_adapted(shape, type);
+    const size_t one = (size_t)o.n_vocab * (1 + DECODED), n = SEQS * one;
+    float *want = malloc(n * 4), *got = malloc(n * 4), *again = malloc(n * 4);
+    char what[96];
+    snprintf(what, sizeof what, "%s %s on %s", shape, type, device);
+    struct infer_engine *e = engine_of(&o, "ref", SEQS, true);
+    answer(e, &o, lora_scale, 0, SEQS, want);
+    infer_engine_free(e);
+    for (int i = 0; i < SEQS; i += 2) assert_true(relative(want + one, want + (size_t)i * one, one) > 0.02);
+    e = engine_of(&o, device, SEQS, true);
+    answer(e, &o, lora_scale, 0, SEQS, got);
+    check_answers(&o, what, got, want, tolerance[0], tolerance[1]);
+    for (int i = 0; i < SEQS; i++) answer(e, &o, lora_scale, i, i + 1, again);
+    assert_memory_equal(again, got, n * 4);
+    answer(e, &o, nobody, 0, SEQS, again);
+    for (size_t i = 0; i < SEQS; i++) assert_memory_equal(again + i * one, got + one, one * 4);
+    infer_engine_free(e);
+    e = engine_of(&o, device, SEQS, false); /* fused further: not the same bits */
+    answer(e, &o, NULL, 0, SEQS, again);
+    const double bare = relative(again + one, got + one, one);
+    if (!(bare <= 2 * tolerance[1])) fail_msg("%s: %g beside an engine without adapters", what, bare);
+    infer_engine_free(e);
+    e = engine_of(&o, device, 1, true);
+    for (int i = 0; i < SEQS; i++) answer(e, &o, lora_scale, i, i + 1, again);
+    check_answers(&o, "in one slot", again, want, tolerance[0], tolerance[2]);
+    infer_engine_free(e);
+    close_adapted(&o);
+    free(want), free(got), free(again);
+}
+static void models_on_the_cpu(void **state) {
+    (void)state;
+    static const double tolerance[] = {5e-2, 5e-2, 5e-2};
+    if (cpu_isa_best() != CPU_ISA_NONE && !few_steps()) check_adapted("cpu", "tiny", "q8_0", tolerance);
+}
+#ifdef INFER_CUDA
+static void models_on_a_card_of(const char *shape, const char *const *types) {
+    static const double tolerance[] = {TOL_CUDA_PROMPT, TOL_CUDA_DECODE, TOL_CUDA_DECODE_ONE};
+    for (; on_card && *types; types++) check_adapted("cuda", shape, *types, tolerance);
+}
+static void dense_models_on_a_card(void **state) {
+    (void)state;
+    models_on_a_card_of("tiny", (const char *const[]){"q8_0", "f16", "q4_k_m", "bf16", NULL});
+    models_on_a_card_of("tiny-128", (const char *const[]){"q4_k", "q6_k", NULL});
+}
+static void experts_on_a_card(void **state) {
+    (void)state;
+    models_on_a_card_of("tiny-moe", (const char *const[]){"q8_0", "f16", NULL});
+    models_on_a_card_of("tiny-llama4", (const char *const[]){"q8_0", NULL});
+}
+static void latents_and_states_on_a_card(void **state) {
+    (void)state;
+    models_on_a_card_of("tiny-latent", (const char *const[]){"q8_0", NULL});
+    models_on_a_card_of("tiny-delta", (const char *const[]){"q8_0", NULL});
+}
+#endif
+
 /* ---- tables of a step: no card ---- */
 
 /* Each row with an adapter stands once, in a tile of its first adapter's rows; what is promised of how many tiles there are. */
@@ -362,10 +519,14 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_have_every_row_once),
         cmocka_unit_test(as_float64_on_the_host),
+        cmocka_unit_test(models_on_the_cpu),
 #ifdef INFER_CUDA
         cmocka_unit_test(decode_rows_on_a_card),
         cmocka_unit_test(prompt_rows_on_a_card),
         cmocka_unit_test(prompt_rows_in_float32_on_a_card),
+        cmocka_unit_test(dense_models_on_a_card),
+        cmocka_unit_test(experts_on_a_card),
+        cmocka_unit_test(latents_and_states_on_a_card),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -351,6 +351,9 @@ run "greedy has no seed" 0 "$infer" "${hot[@]}" --seed 7; [ -z "$(told)" ] || fa
 input=$'hello\n/stats\n/set seed 5\nhello\n/stats\n/set seed random\nhello\n/stats\n' run "chat: the seed" 0 "$infer" chat --temp 5 -n 8
 [ "$(grep -c '; seed [0-9]*$' "$dir/err")" = 3 ] && grep -q '; seed 5$' "$dir/err" && [ "$(told)" != 5 ] || fail "other seeds"
 run "synth has a seed of its own" 0 "$infer" synth --shape tiny --type f32 -o "$dir/seed.gguf" -q; cmp -s "$dir/seed.gguf" "$dir/f32.gguf" || fail "another file"
+run "synth writes an adapter" 0 "$infer" synth --adapter-of "$dir/f32.gguf" --lora-rank 3 -o "$dir/lora.gguf" -q
+run "and one sequence has it, another another" 0 "$infer" bench -m "$dir/f32.gguf" --device cpu --threads 1 -p 0 -n 2 -b 2 -r 1 --lora "$dir/lora.gguf" --lora "$dir/lora.gguf:0.5" --lora-each
+run "an adapter has its model's shapes" 2 "$infer" synth --adapter-of "$dir/f32.gguf" --shape tiny -o "$dir/lora.gguf"; err_has "not with --shape"; err_lines 1
 run "run is greedy all the same" 0 "$infer" -m "$dir/sampling.gguf" -p hello; answer "hi there!"; err_lines 1
 unset -v XDG_STATE_HOME
 input=$'hello\n' run "chat: no home" 0 env -u HOME -u XDG_CACHE_HOME "$infer" chat -q; out $'hi there!\n'; err_empty

@@ -6,7 +6,18 @@
 
 static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
 
+static int write_adapter(const struct options *o) {
+    uint64_t bytes;
+    const enum infer_status s =
+        o->shape ? err_set(INFER_E_INPUT, "--adapter-of takes shapes from a file: not with --shape")
+                 : synth_adapter(o->adapter_of, o->lora_rank, o->fixed_seed, o->output, &bytes);
+    if (s) return tool_fail(o, s);
+    if (!o->quiet) tool_say("%s: %.1f MB", o->output, (double)bytes * 1e-6);
+    return EXIT_DONE;
+}
+
 int cmd_synth(const struct options *o) {
+    if (o->adapter_of) return write_adapter(o);
     struct progress p;
     struct synth_report report;
     progress_start(&p, o->quiet);

@@ -30,5 +30,10 @@ struct synth_report {
  * errors: INFER_E_INPUT (unknown shape, type or architecture), INFER_E_IO, INFER_E_MEMORY. */
 enum infer_status synth_write(const struct synth_options *o, struct synth_report *report);
 
+/* Writes an adapter (LoRA) in GGUF with random matrices of a rank for all matrices of the model's layers, in F16: 2 x rank numbers for each
+ * row and column. What it adds to a product is about a tenth of that. errors: those of model_open; INFER_E_IO, INFER_E_MEMORY. */
+enum infer_status synth_adapter(const char *model, int rank, uint64_t seed, const char *path,
+                                uint64_t *bytes);
+
 /* Names of the shapes, separated by spaces. */
 const char *synth_shapes(char *buf, size_t n);

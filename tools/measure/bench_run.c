@@ -230,6 +230,18 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
     return st;
 }
 
+/* Opens the i-th sequence; with --lora-each it has one adapter. */
+static enum infer_status open_sequence(struct bench *b, int i, int *seq) {
+    struct session *s = &b->session;
+    const int n = s->adapters.n;
+    float scale[ADAPTERS_MAX] = {0};
+    int shared;
+    TRY(infer_seq_open(s->engine, seq));
+    if (!b->o->lora_each || !n) return INFER_OK;
+    scale[i % n] = s->adapters.scale[i % n];
+    return infer_seq_prefix(s->engine, *seq, NULL, 0, &(struct infer_prefix){.adapter = scale}, &shared);
+}
+
 /* Opens the sequences, fills them to the depth, measures, closes them. */
 static enum infer_status run_test(struct bench *b, const struct test *test, struct bench_result *r) {
     struct session *s = &b->session;
@@ -239,7 +251,7 @@ static enum infer_status run_test(struct bench *b, const struct test *test, stru
     if (!st) st = mem_new(&t.step, (size_t)test->n * sizeof *t.step, "times of the steps");
     if (!st) st = mem_new(&t.seq, (size_t)test->n_seq * sizeof *t.seq, "sequences");
     while (!st && opened < test->n_seq) {
-        st = infer_seq_open(s->engine, &t.seq[opened]);
+        st = open_sequence(b, opened, &t.seq[opened]);
         if (!st && test->depth) st = prompt_rows(b, &t, t.seq[opened], test->depth);
         if (!st) opened++;
     }
