@@ -53,6 +53,38 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
     return o->host_device ? host_of(".host_device", o->host_device, &out->host) : INFER_OK;
 }
 
+/* A number of the options, its bounds, and the word that flags have for -1; NULL: there is none. */
+struct number {
+    const char *field;
+    double value, least, most;
+    const char *word;
+};
+/* 0 is everywhere the default. -1 of .slots is a word of the library alone: the most that fit. */
+static enum infer_status numbers_in_range(const struct infer_engine_options *o) {
+    const struct number numbers[] = {
+#define NUMBER_INT(field, least, most, word)    {"." #field, o->field, least, most, word},
+#define NUMBER_NUMBER(field, least, most, word) {"." #field, o->field, least, most, word},
+#define NUMBER_BYTES(...)
+#define NUMBER_FLAG(...)
+#define NUMBER_SWITCH(...)
+#define NUMBER_TEXT(...)
+#define INFER_OPTION(reader, type, field, letter, flag, metavar, groups, def, least, most, choices, help)    \
+    NUMBER_##type(field, least, most, choices)
+#include "infer_options.def"
+        {".decode_rows", o->decode_rows, 0, 65536, NULL},
+        {".repack_after", o->repack_after, 0, INT32_MAX, NULL},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const struct number *n = &numbers[i];
+        const char *word = strcmp(n->field, ".slots") == 0 ? "the most that fit" : n->word;
+        if (n->value == 0 || (n->value >= n->least && n->value <= n->most) || (word && n->value == -1))
+            continue;
+        return err_set(INFER_E_INPUT, "%s is %.9g, must be %.9g to %.9g%s%s%s", n->field, n->value, n->least,
+                       n->most, word ? ", or -1 (" : "", word ? word : "", word ? ")" : "");
+    }
+    return INFER_OK;
+}
+
 static enum infer_status known_format(const char *name) {
     if (!name || !strcmp(name, "mxfp8") || !strcmp(name, "mxfp4") || !strcmp(name, "nvfp4")) return INFER_OK;
     return err_set(INFER_E_INPUT, ".block_scaled is '%s', must be mxfp8, mxfp4, nvfp4", name);
@@ -61,6 +93,7 @@ static enum infer_status known_format(const char *name) {
 enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {
     static const struct infer_engine_options defaults = {.gpu_layers = -1, .cpu_experts = -1};
     if (!o) o = &defaults;
+    TRY(numbers_in_range(o));
     *out = (struct plan_options){
 #define INFER_FOR_PLAN(type, field)     .field = o->field,
 #define INFER_FOR_BACKENDS(type, field) .field = o->field,

@@ -8,7 +8,6 @@ enum {
     DEFAULT_CTX = 8192,
     DEFAULT_BATCH = 512,
     DEFAULT_BATCH_CARD = 2048,
-    MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
     MAX_PLAN_CTX = 1 << 26,
     MAX_KV_TOKENS = 1 << 30,
@@ -175,15 +174,12 @@ static enum infer_status read_options(struct plan_settings *s, struct arena *are
     TRY(encoder_of(s, m, o));
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
-    TRY(in_range(".slots", s->n_slot, 1, MAX_SLOTS));
     s->n_kv_token = o->kv_tokens > 0 ? o->kv_tokens : 0;
     if (o->kv_tokens > 0) TRY(in_range(".kv_tokens", o->kv_tokens, KV_PAGE, MAX_KV_TOKENS));
     TRY(in_range(".batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     s->n_state_copy = o->state_snapshots;
-    TRY(in_range(".state_snapshots", s->n_state_copy, 0, MAX_SLOTS));
     s->state_host = o->state_host;
-    TRY(in_range(".threads", o->cpu.threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(adapters_on(o));
     TRY(taps_on(o));

@@ -1,6 +1,7 @@
 /* What a step can say beside token ids, and what a plan can join: rows in place of embeddings, three positions a row, attention over the
  * rows of the step, parts of three backends. */
 #include "tests/lib/test.h"
+#include "tests/lib/hf_golden.h"
 #include "tests/lib/cuda_there.h"
 #include "tests/lib/random.h"
 #include "tests/lib/seam_step.h"
@@ -434,6 +435,52 @@ static void joins_compose(void **state) {
     model_close(m);
 }
 
+/* Every number has its bounds in infer_options.def, and words for -1 where there are some. */
+static void numbers_out_of_range(void **state) {
+    static const struct {
+        struct infer_engine_options o;
+        const char *says; /* NULL: it is fine */
+    } cases[] = {
+        {{.ctx = -5}, ".ctx is -5, must be 0 to 67108864, or -1 (max)"},
+        {{.ctx = 1 << 27}, ".ctx is 134217728"},
+        {{.slots = -2}, ".slots is -2, must be 0 to 1024, or -1 (the most that fit)"},
+        {{.slots = 1025}, ".slots is 1025"},
+        {{.batch = -1}, ".batch is -1, must be 0 to 16384"},
+        {{.threads = -1}, ".threads is -1"},
+        {{.ranks = -2}, ".ranks is -2"},
+        {{.stages = 17}, ".stages is 17"},
+        {{.kv_tokens = -3}, ".kv_tokens is -3"},
+        {{.state_snapshots = -1}, ".state_snapshots is -1"},
+        {{.gpu_layers = -2}, ".gpu_layers is -2, must be 0 to 65536, or -1 (auto)"},
+        {{.cpu_experts = -2}, ".cpu_experts is -2"},
+        {{.vram_fraction = -0.5}, ".vram_fraction is -0.5, must be 0.01 to 1"},
+        {{.vram_fraction = 1.5}, ".vram_fraction is 1.5"},
+        {{.vram_fraction = NAN}, ".vram_fraction is"},
+        {{.decode_rows = -1}, ".decode_rows is -1"},
+        {{.repack_after = -1}, ".repack_after is -1"},
+        {{.ctx = -1, .slots = 2, .gpu_layers = -1, .cpu_experts = -1, .vram_fraction = 0.01}, NULL},
+    };
+    struct golden g;
+    struct infer_model *m;
+    struct infer_engine *e;
+    (void)state;
+    golden_read(&g, "llama");
+    assert_ok(infer_model_open(&m, g.path, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct infer_engine_options o = cases[i].o;
+        struct infer_plan_report r;
+        o.device = "cpu";
+        const enum infer_status want = cases[i].says ? INFER_E_INPUT : INFER_OK;
+        if (infer_engine_create(&e, m, &o) != want) fail_msg("case %zu: %s", i, infer_error());
+        if (cases[i].says && !strstr(infer_error(), cases[i].says)) fail_msg("%zu: %s", i, infer_error());
+        if (!want) infer_engine_free(e);
+        assert_int_equal(infer_plan(m, &o, NULL, &r), want);
+        infer_plan_free(&r);
+    }
+    infer_model_close(m);
+    golden_free(&g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_axes_and_no_mask),
@@ -443,6 +490,7 @@ int main(void) {
         cmocka_unit_test(parts_of_a_row_do_not_cross),
         cmocka_unit_test(what_rows_are_refused),
         cmocka_unit_test(joins_compose),
+        cmocka_unit_test(numbers_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

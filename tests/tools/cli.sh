@@ -270,6 +270,12 @@ run "kvtune: planned" 0 "$infer" plan -m "$dir/kv.gguf" --kv-type auto:0.01; out
 cp "$tests/golden/chat/chat-qwen2.gguf" "$dir/other.gguf"; cp "$dir/kv.gguf.kv.json" "$dir/other.gguf.kv.json"
 run "kvtune: of another file" 2 "$infer" -m "$dir/other.gguf" -p hello --kv-type auto -q; err_has "is of another file"
 run "kvtune with types" 2 "$infer" kvtune -m "$dir/kv.gguf" -f "$tests/../docs/memory.md" --kv-type f16; err_has "kvtune chooses the types"
+run "a longer context by yarn" 0 "$infer" plan -m "$llama" --ctx 1000 --rope-scaling yarn --rope-scale 4; out_has "1000 positions"
+err_has "turned as asked, not as the file says: yarn scaling by 4 of 256 positions"; err_lines 1
+run "by linear scaling, other words" 0 "$infer" -m "$llama" -p hello --ctx 1000 --rope-scaling linear --rope-scale 4 -q; err_has "linear scaling by 4"; err_lines 1; out_lacks "hi there!"
+run "an own base" 0 "$infer" -m "$llama" -p hello --rope-freq-base 10 -q; err_has "base 10"; out_lacks "hi there!"
+run "a scaling of no name" 2 "$infer" plan -m "$llama" --rope-scaling ntk; err_has "none of none|linear|yarn"
+run "what is of yarn alone" 2 "$infer" plan -m "$llama" --yarn-beta-fast 3; err_has "are of --rope-scaling yarn"; err_lines 1
 run "a KV type in capitals" 0 "$infer" -p hello --kv-type Q8_0 -q; err_empty
 run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device CUDA -q
 [ ! -s "$dir/out" ] || fail "an answer"
