@@ -39,6 +39,10 @@ foreach(script tools/ask_pdf.py tools/cli.sh tools/completions.py tools/exit_cod
     add_test(NAME ${name} COMMAND ${TESTS}/${script} $<TARGET_FILE:infer> ${TESTS} $<TARGET_FILE:serve_fake>)
     set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_RETURN_CODE 77)
 endforeach()
+find_program(NODE NAMES node nodejs)
+if(NODE) # scripts of the page that need no browser
+    add_test(NAME page_math COMMAND ${NODE} ${TESTS}/serve/page_math.js ${TESTS})
+endif()
 if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built with the sanitizers' runtime
     add_test(NAME library COMMAND ${TESTS}/tools/library.sh ${CMAKE_BINARY_DIR} ${TESTS} ${CMAKE_C_COMPILER})
     add_test(NAME package COMMAND ${TESTS}/tools/package.sh ${CMAKE_BINARY_DIR} ${TESTS})

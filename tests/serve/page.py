@@ -196,6 +196,44 @@ def test_markdown(page, server):
     assert page.locator(".assistant .body").inner_html() == streamed
 
 
+FORMULAS = r"""Euler: $e^{i\pi} + 1 = 0$, it costs $5 and $6; `$x$`.
+
+$$\int_0^\infty e^{-x^2}\,dx = \frac{\sqrt{\pi}}{2}, \qquad \sum_{k=1}^{n} k = \binom{n+1}{2}$$
+
+\[ A = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}, \quad f(x) = \begin{cases} x & \text{if } x > 0 \\ 0 & \text{else} \end{cases} \]
+
+\begin{align}
+(a + b)^2 &= a^2 + 2ab + b^2 \\
+\left(\frac{a}{b}\right)' &= \lim_{h \to 0} \hat{g}
+\end{align}
+
+```tex
+$$x$$
+```
+"""
+
+
+def test_formulas(page, server):
+    server.script = tokens(FORMULAS, n=3)
+    say(page, "mathematics")
+    sizes = page.evaluate("[...document.querySelectorAll('.assistant math')].map((e) => [e.getAttribute('display'), e.getBoundingClientRect().width, e.getBoundingClientRect().height])")
+    assert [s[0] for s in sizes] == ["inline", "block", "block", "block"], sizes
+    assert sizes[0][2] < 40 and sizes[1][2] > 30 and all(s[2] > 40 for s in sizes[2:]), sizes  # drawn: a matrix is higher than a line
+    assert "costs $5 and $6; $x$." in text_of(page) and page.inner_text(".assistant pre") == "$$x$$"
+    fraction = page.evaluate("[...document.querySelector('.assistant mfrac').children].map((e) => e.getBoundingClientRect().top)")
+    assert fraction[0] < fraction[1], fraction
+    edges = page.evaluate("[...document.querySelectorAll('.assistant mtd.right')].map((e) => e.firstElementChild.getBoundingClientRect().right)")
+    assert len(edges) == 2 and abs(edges[0] - edges[1]) < 1, edges
+    streamed = page.locator(".assistant .body").inner_html()
+    page.reload()
+    page.click("nav .pick")
+    assert page.locator(".assistant .body").inner_html() == streamed
+    for width in 360, 1000:
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+    page.screenshot(path=os.environ["FORMULAS"]) if "FORMULAS" in os.environ else None
+
+
 CODE = [  # language, code, its parts: s strings, c comments, n numbers, w words, g lines that went
     ("c", '#include "a.h"\nint f(char c) { return c == \'"\' ? 0x1F : 2.5e3; } // it\'s "so"\n/* and\non */', [
         "w #include", 's "a.h"', "w int", "w char", "w return", "s '\"'", "n 0x1F", "n 2.5e3", "c // it's \"so\"", "c /* and\non */"]),

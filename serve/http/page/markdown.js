@@ -2,11 +2,28 @@
 
 const LONG_TEXT = 5000, LONG_CODE = 50000; // characters from which a paragraph or a code block gets no marks
 
+// $$..$$, \[..\], \(..\), and $..$ without spaces within the signs and without a number or word behind them: prices and variables of a shell are none
+const FORMULA = /(?<![\\\w$])\$\$([^`]+?)\$\$|(?<!\\)\\\[([^`]+?)\\\]|(?<!\\)\\\(([^`]+?)\\\)|(?<![\\\w$])\$(?![\s$])([^$\n`]*?[^\s$\\`])\$(?!\d|\$|(?!(?:th|st|nd|rd|s)\b)[A-Za-z])/g;
+
+/** The first formula of a text {index, written, tex, display}; null: none. Words between two $ are words. */
+function firstFormula(text) {
+  for (const m of text.matchAll(FORMULA))
+    if (m[4] === undefined || /[\\^_=+<>{}|]/.test(m[4]) || !/\s/.test(m[4]))
+      return {index: m.index, written: m[0], tex: m[1] ?? m[2] ?? m[3] ?? m[4], display: (m[1] ?? m[2]) !== undefined};
+  return null;
+}
+
 /** Text within a paragraph. */
 function inline(into, text) {
-  const rule = /(`+)([\s\S]*?[^`])\1(?!`)|\\([\\`*_{}[\]()#+\-.!|~<>])|(\*\*|__)(?=\S)([\s\S]*?\S)\4|([*_])(?=\S)([\s\S]*?\S)\6(?![\p{L}\p{N}])|~~(?=\S)([\s\S]*?\S)~~|!?\[([^\]]*)\]\(\s*<?([^\s)>]+)>?(?:\s+"[^"]*")?\s*\)|(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])|( {2,}|\\)\n/u;
+  const rule = /(`+)([\s\S]*?[^`])\1(?!`)|\\([\\`*_{}[\]()#+\-.!|~<>$])|(\*\*|__)(?=\S)([\s\S]*?\S)\4|([*_])(?=\S)([\s\S]*?\S)\6(?![\p{L}\p{N}])|~~(?=\S)([\s\S]*?\S)~~|!?\[([^\]]*)\]\(\s*<?([^\s)>]+)>?(?:\s+"[^"]*")?\s*\)|(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])|( {2,}|\\)\n/u;
   while (text) {
-    const m = text.length < LONG_TEXT ? rule.exec(text) : null;
+    const short = text.length < LONG_TEXT, m = short ? rule.exec(text) : null, f = short ? firstFormula(text) : null;
+    if (f && (!m || f.index <= m.index)) {
+      if (f.index) into.append(visible(text.slice(0, f.index)));
+      into.append(formula(f.tex, f.display, f.written));
+      text = text.slice(f.index + f.written.length);
+      continue;
+    }
     if (!m) break;
     const inWord = m[6] === "_" && m.index > 0 && /[\p{L}\p{N}]/u.test(text[m.index - 1]);
     if (inWord) { // snake_case is no emphasis
@@ -49,7 +66,7 @@ function link(into, text, address) {
 }
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/, ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/, RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/,
-      HEAD = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, QUOTE = /^ {0,3}> ?/, DASHES = /^ *\|? *:?-+:? *(\| *:?-+:? *)*\|? *$/;
+      FORMULA_LINE = /^ {0,3}(\$\$|\\\[|\\begin\{([a-z]+\*?)\})/, HEAD = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, QUOTE = /^ {0,3}> ?/, DASHES = /^ *\|? *:?-+:? *(\| *:?-+:? *)*\|? *$/;
 
 /** The end of the block that begins at line i, and what it is. */
 function block(lines, i) {
@@ -60,6 +77,10 @@ function block(lines, i) {
     const close = new RegExp("^ {0,3}" + (fence[1][0] === "`" ? "`" : "~") + "{" + fence[1].length + ",} *$");
     while (end < lines.length && !close.test(lines[end])) end++;
     return {kind: "code", end: Math.min(end + 1, lines.length), closed: end < lines.length, language: fence[2], close};
+  }
+  if (FORMULA_LINE.test(line)) {
+    const f = formulaBlock(lines, i);
+    if (f) return f;
   }
   if (HEAD.test(line)) return {kind: "head", end};
   if (RULE.test(line)) return {kind: "rule", end};
@@ -86,8 +107,22 @@ function block(lines, i) {
     return {kind: "table", end};
   }
   while (end < lines.length && lines[end].trim() && !FENCE.test(lines[end]) && !HEAD.test(lines[end]) && !QUOTE.test(lines[end]) &&
-         !ITEM.test(lines[end]) && !RULE.test(lines[end])) end++;
+         !ITEM.test(lines[end]) && !RULE.test(lines[end]) && !FORMULA_LINE.test(lines[end])) end++;
   return {kind: "text", end};
+}
+
+/** A formula that has its lines for itself, to its closing sign; one that is still open is text as far as it goes. null: it is none. */
+function formulaBlock(lines, i) {
+  const [before, sign, name] = FORMULA_LINE.exec(lines[i]), close = {$$: "$$", "\\[": "\\]"}[sign] || "\\end{" + name + "}";
+  for (let end = i; end < lines.length && lines[end].trim(); end++) {
+    const at = lines[end].indexOf(close, end === i ? before.length : 0);
+    if (at < 0) continue;
+    const behind = lines[end].slice(at + close.length);
+    if (!/^\s*[.,;:]?\s*$/.test(behind)) return null;
+    const written = [...lines.slice(i, end), lines[end].slice(0, at + close.length)].join("\n").trim();
+    return {kind: "formula", end: end + 1, written, tex: name ? written : written.slice(2, -2), behind: behind.trim()};
+  }
+  return lines.slice(i, -1).some((l) => !l.trim()) ? null : {kind: "text", end: lines.length};
 }
 
 function blocks(into, lines, depth) {
@@ -103,6 +138,11 @@ function show(b, lines, depth) {
   if (b.kind === "empty") return null;
   if (b.kind === "code") return codeBlock(lines.slice(1, b.closed ? -1 : undefined).join("\n"), b.language, b.closed).figure;
   if (b.kind === "rule") return element("hr");
+  if (b.kind === "formula") {
+    const e = element("p", {class: "formula", tabindex: "0"}, formula(b.tex, true, b.written));
+    if (b.behind) e.append(b.behind);
+    return e;
+  }
   if (b.kind === "head") {
     const m = HEAD.exec(lines[0]), e = element("h" + Math.min(6, m[1].length + 3));
     inline(e, m[2]);
@@ -186,9 +226,9 @@ class Growing {
         return;
       }
     }
-    const lines = text.slice(this.from).split("\n");
+    const lines = text.slice(this.from).split("\n"), known = lines.length - (lines[lines.length - 1] ? 0 : 1); // behind a line's end it may go on
     for (let i = 0; i < lines.length;) {
-      const b = block(lines, i), complete = last || b.end < lines.length;
+      const b = block(lines, i), complete = last || b.end < known || b.closed === true && b.end < lines.length;
       if (this.open) this.open.remove(), this.open = this.code = null;
       if (b.kind === "code" && !b.closed && !complete) {
         const made = codeBlock(lines.slice(i + 1).join("\n"), b.language, false);
