@@ -263,6 +263,10 @@ struct infer_request_params {
     bool loop_stop; /* an answer ends whose last 256 tokens or more are one cycle, four times at least */
     /* answers have the tokens that they have without; how many are guessed, if any, follows from what steps take and how many were right */
     enum infer_request_drafter drafter;
+    /* what the answer is thought to be, told[n_told]: guesses follow it as far as the answer does, and come from elsewhere where it has left
+     * it; drafter is INFER_DRAFT_LOOKUP then. n_told 0: nothing is */
+    const int32_t *told;
+    int n_told;
     int n_draft;   /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
     /* the prompt's tokens have them, too (infer_request_scores); slow: a step gives few rows of logits */

@@ -35,6 +35,46 @@ static int look_up(struct infer_request *r, int most) {
     return count;
 }
 
+/* ---- by what the answer is thought to be ---- */
+
+/* Where in told[n] the answer is: at told[*at] comes next. As long as it goes on as told, one further with each token; behind a difference
+ * where the three tokens at its end stand next, from there on or else anywhere. false: nowhere. */
+static bool follow(struct infer_request *r) {
+    const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *told = r->told.ids;
+    struct draft_told *t = &r->told;
+    const int held = r->figures.n_held, n_answer = r->n_token;
+    for (; t->seen < n_answer; t->seen++) { /* the token before last lies in ids, last is none of them yet */
+        const int back = n_answer - 1 - t->seen;
+        const int32_t id = back ? ids[held - back] : r->last;
+        const bool same = t->at >= 0 && t->at < t->n && told[t->at] == id;
+        t->run = same ? t->run + 1 : 0;
+        t->at = same ? t->at + 1 : -1 - (t->at < 0 ? -1 - t->at : t->at);
+    }
+    if (t->at >= 0 || n_answer < LEAST_ALIKE || held < LEAST_ALIKE) return t->at >= 0 && t->at < t->n;
+    const int from = -1 - t->at;
+    for (int k = 0; k < t->n; k++) {
+        const int end = (from + k) % t->n; /* of the three */
+        if (end < 2 || told[end] != r->last || told[end - 1] != ids[held - 1] ||
+            told[end - 2] != ids[held - 2])
+            continue;
+        t->at = end + 1, t->run = LEAST_ALIKE;
+        return t->at < t->n;
+    }
+    return false;
+}
+static int as_told(struct infer_request *r, int most) {
+    const struct draft_told *t = &r->told;
+    int count = 0;
+    if (!t->n || !follow(r)) return 0;
+    for (; count < most && t->at + count < t->n; count++) {
+        const int32_t id = t->ids[t->at + count];
+        if (id < 0 || id >= r->sched->n_vocab) break;
+        r->draft[count] = id;
+    }
+    r->pace.sure = (t->run >= ALIKE || !r->n_token) + (t->run >= VERY_ALIKE);
+    return count;
+}
+
 /* ---- how many ---- */
 
 static float rate_of(const struct infer_request *r) {
@@ -62,6 +102,8 @@ static int offer(struct infer_request *r, int by_row) {
             p->rate[i] = known > 0 ? known : rate_begin[r->p.drafter][i];
         }
     }
+    const int told = as_told(r, most);
+    if (told) return told;
     if (r->p.drafter == INFER_DRAFT_LOOKUP) return look_up(r, most);
     return drafter_can(r, most);
 }

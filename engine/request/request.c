@@ -71,6 +71,12 @@ static enum infer_status fill(struct infer_request *r) {
     r->n_feed = r->p.n_id;
     r->p.ids = NULL; /* the caller's */
     given_ids(r);
+    if (r->p.n_told > 0)
+        TRY(mem_new(&r->told.ids, (size_t)r->p.n_told * sizeof *r->told.ids, "a prediction"));
+    if (r->p.n_told > 0) memcpy(r->told.ids, r->p.told, (size_t)r->p.n_told * sizeof *r->told.ids);
+    r->told.n = r->p.n_told > 0 ? r->p.n_told : 0;
+    if (r->told.n) r->p.drafter = INFER_DRAFT_LOOKUP;
+    r->p.told = NULL;
     logprobs_start(&r->logprobs, r->p.n_logprob);
     logprobs_start(&r->scores, r->p.score ? r->p.n_logprob : -1);
     loop_start(&r->loop);
@@ -133,6 +139,7 @@ void infer_request_free(struct infer_request *r) {
         infer_seq_close(r->sched->engine, r->p.seq);
     }
     mem_free(r->again);
+    mem_free(r->told.ids);
     mem_free(r->edit);
     mem_free(r->sum);
     mem_free(r->made);

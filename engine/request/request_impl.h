@@ -44,6 +44,15 @@ struct draft_pace {
     bool on;                     /* there is something to guess: its next row waits for that */
 };
 
+/* What an answer is thought to be. */
+struct draft_told {
+    int32_t *ids;
+    int n;
+    int at;   /* ids[at] is thought to come next; below 0: the answer left it at -1 - at */
+    int seen; /* tokens of the answer that were compared */
+    int run;  /* of them the last so many were as told */
+};
+
 /* A sequence of the engine that guesses, for one of the engine that answers. */
 struct draft_seq {
     int seq; /* -1: not open */
@@ -125,6 +134,7 @@ struct infer_request {
     int32_t draft[INFER_REQUEST_DRAFT]; /* draft[n_draft]: guessed behind last, in flight */
     int n_draft;
     struct draft_pace pace;
+    struct draft_told told;
     struct request_part part[SCHED_FLIGHTS]; /* part[n_part], oldest first */
     int n_part;
     atomic_bool cancelled;

@@ -52,6 +52,29 @@ static enum infer_status read_modalities(struct job *j, const char *at, const js
     return INFER_OK;
 }
 
+/* {type: "content", content: text or [{type: "text", text}]}: predicted outputs. */
+static enum infer_status read_prediction(struct job *j, const char *at, const json_t *v) {
+    const char *type = json_string_value(json_object_get(v, "type"));
+    const json_t *content = json_object_get(v, "content"), *part;
+    struct buf all = {0};
+    size_t i;
+    bool fine = type && strcmp(type, "content") == 0 && (json_is_string(content) || json_is_array(content));
+    if (json_is_string(content)) buf_add(&all, json_string_value(content), json_string_length(content));
+    if (json_is_array(content)) json_array_foreach((json_t *)content, i, part) {
+            const json_t *text = json_object_get(part, "text");
+            fine = fine && json_is_string(text);
+            if (fine) buf_add(&all, json_string_value(text), json_string_length(text));
+        }
+    enum infer_status st = all.failed ? err_set(INFER_E_MEMORY, "out of memory: a prediction") : INFER_OK;
+    if (!fine)
+        st = job_invalid(j, at, "'%s' must be {\"type\": \"content\", \"content\": text or parts of text}",
+                         at);
+    else if (!st && !(j->ask.prediction = mem_strdup(all.n ? all.p : "")))
+        st = err_set(INFER_E_MEMORY, "out of memory: a prediction");
+    buf_free(&all);
+    return st;
+}
+
 /* Older clients say that no function is to be called. */
 static enum infer_status read_function_call(struct job *j, const char *at, const json_t *v) {
     const char *word = json_string_value(v);
@@ -97,7 +120,7 @@ static const struct field rows[] = {
     {"id_slot", FIELD_INT, -1, 65535, ASK(id_slot)},
     {"return_progress", FIELD_BOOL, ASK(progress)},
     {"include_energy", FIELD_BOOL, ASK(energy)},
-    {"prediction", FIELD_WARN, .why = "is not used to guess tokens: the answer is the same without"},
+    {"prediction", FIELD_HAND, .hand = read_prediction},
     {"timings_per_token", FIELD_WARN, .why = "timings come with the end of the answer"},
     {"functions", FIELD_NEUTRAL, .why = "is not supported here: tools is"},
     {"function_call", FIELD_HAND, .hand = read_function_call},

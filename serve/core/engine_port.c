@@ -95,6 +95,7 @@ static enum infer_status begin(struct engine_side *e, struct choice *c, struct e
     }
     if (j->wakes) p.wakes = wakes;
     p.drafter = j->ask.no_drafts ? INFER_DRAFT_NONE : e->of.draft;
+    if (j->ask.no_drafts) p.n_told = 0;
     if (e->of.most && (!p.n_draft || p.n_draft > e->of.most)) p.n_draft = e->of.most;
     p.on_token = on_token;
     p.on_text = on_text;
@@ -243,22 +244,25 @@ enum infer_status engine_port_open(struct engine_port **out, const struct port_e
         mem_free(e);
         return st;
     }
-    *m = (struct engine_port){.n_slot = place.n_slot,
-                              .n_ctx = place.n_ctx,
-                              .n_embd = place.hidden ? info.n_embd : 0,
-                              .state = e,
-                              .start = engine_start,
-                              .kv_tokens = place.kv_tokens,
-                              .kv_free = engine_kv_free,
-                              .step = engine_step,
-                              .idle = engine_idle,
-                              .order = of->lanes ? engine_order : NULL,
-                              .kept = engine_kept,
-                              .see = of->vision ? engine_see : NULL,
-                              .cancel = engine_cancel,
-                              .ended = engine_ended,
-                              .close = engine_close,
-                              .free = engine_free};
+    *m = (struct engine_port){
+        .n_slot = place.n_slot,
+        .n_ctx = place.n_ctx,
+        /* without room of their own, in that of slots that are free; states then cannot go back */
+        .guesses = of->draft || (place.n_decode_rows > 1 && !place.state_bytes),
+        .n_embd = place.hidden ? info.n_embd : 0,
+        .state = e,
+        .start = engine_start,
+        .kv_tokens = place.kv_tokens,
+        .kv_free = engine_kv_free,
+        .step = engine_step,
+        .idle = engine_idle,
+        .order = of->lanes ? engine_order : NULL,
+        .kept = engine_kept,
+        .see = of->vision ? engine_see : NULL,
+        .cancel = engine_cancel,
+        .ended = engine_ended,
+        .close = engine_close,
+        .free = engine_free};
     *out = m;
     return INFER_OK;
 }

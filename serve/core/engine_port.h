@@ -20,6 +20,7 @@ struct lane_order;
 struct engine_port {
     int n_slot, n_ctx;
     int kv_tokens; /* positions of all sequences */
+    bool guesses;  /* steps have room for tokens that are guessed */
     int n_embd;    /* of hidden rows; 0: there are none */
     void *state;
     /* Begins a choice (c->run); less than n_slot run. errors: those of infer_request_new */

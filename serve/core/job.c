@@ -96,6 +96,8 @@ static void free_ask(struct ask *a) {
     for (int i = 0; i < a->n_stop; i++) mem_free(a->stop[i]);
     for (int i = 0; i < a->n_bad; i++) mem_free(a->bad[i]);
     mem_free(a->allowed);
+    mem_free(a->prediction);
+    mem_free(a->told);
     mem_free(a->form);
 }
 

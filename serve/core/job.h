@@ -118,7 +118,9 @@ struct ask {
     bool energy;      /* include_energy */
     bool progress;    /* return_progress */
     bool return_ids;  /* return_token_ids */
-    bool no_drafts;   /* nobody guesses tokens; params.n_draft: at most so many at once */
+    char *prediction; /* what the answer is thought to be, NULL: nothing is said; params.told */
+    int32_t *told;
+    bool no_drafts; /* nobody guesses tokens; params.n_draft: at most so many at once */
 
     /* scales of all adapters; NULL: there are none, or nothing is said yet */
     float *adapter;

@@ -214,6 +214,26 @@ static enum infer_status make_think_end(struct job *j) {
     return INFER_OK;
 }
 
+/* The tokens of what the answer is thought to be, at most as many as a context has. */
+static enum infer_status make_prediction(struct job *j) {
+    const struct server *s = j->server;
+    const char *text = j->ask.prediction;
+    size_t n, most;
+    if (!text || !*text) return INFER_OK;
+    if (!s->guesses || j->ask.no_drafts) {
+        job_warn(j, "prediction", "is not used: %s",
+                 j->ask.no_drafts ? "the request wants no guesses"
+                                  : "this server guesses no tokens (--lookup)");
+        return INFER_OK;
+    }
+    most = strlen(text) + 16;
+    TRY(mem_new(&j->ask.told, most * sizeof *j->ask.told, "a prediction"));
+    TRY(infer_tokenize(s->model, text, NULL, strlen(text), 0, j->ask.told, most, &n));
+    j->ask.params.told = j->ask.told;
+    j->ask.params.n_told = n < (size_t)s->n_ctx ? (int)n : s->n_ctx;
+    return INFER_OK;
+}
+
 /* What this request may not have. */
 static enum infer_status check_class(struct job *j) {
     struct server *s = j->server;
@@ -312,6 +332,7 @@ static enum infer_status whole(struct job *j) {
     TRY(make_grammar(j));
     TRY(make_params(j));
     TRY(make_think_end(j));
+    TRY(make_prediction(j));
     TRY(tool_job_prepare(j));
     return make_choices(j);
 }

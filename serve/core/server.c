@@ -127,6 +127,7 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     if (s->o.has_temp) s->sample.temp = s->o.temp;
     s->n_ctx = port->n_ctx;
     s->n_slot = port->n_slot;
+    s->guesses = port->guesses;
     if (!s->house) TRY(set_names(s, file));
     set_fingerprint(s, file);
     return INFER_OK;

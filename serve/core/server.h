@@ -84,6 +84,7 @@ struct server {
     struct infer_sample_params sample; /* where a client says nothing */
     struct engine_port *port;
     int n_ctx, n_slot;
+    bool guesses; /* as the port has it */
     /* the caller's, set before the model is taken; NULL: none. scale[n]: of requests that say nothing, under vocab_lock */
     const struct adapter_list *adapters;
     float scale[ADAPTERS_MAX];

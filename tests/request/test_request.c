@@ -28,6 +28,8 @@ struct wish {
     enum infer_request_why why; /* INFER_REQUEST_RUNS: any */
     const int32_t *ids;         /* ids[n_id] instead of the prompt */
     int n_id;
+    const int32_t *told;
+    int n_told;
 };
 
 static const struct wish wishes[N_CASE] = {
@@ -191,6 +193,7 @@ static void start(struct outcome *o, struct infer_sched *s, const struct wish *w
     p.stop = stops, p.n_stop = w->n_stop;
     p.n_predict = w->n_predict, p.n_logprob = w->n_logprob;
     p.overflow = w->overflow, p.drafter = w->drafter;
+    p.told = w->told, p.n_told = w->n_told;
     p.on_token = on_token, p.on_text = on_text, p.user = o;
     assert_ok(infer_request_new(&o->request, s, &p));
     infer_prompt_free(&prompt);
@@ -415,6 +418,46 @@ static void guesses_change_nothing(void **state) {
     }
     infer_sched_close(s);
     infer_engine_free(e);
+}
+
+/* What an answer is thought to be: right, with tokens that it has not, without some that it has, all wrong, and more than there will be. The
+ * answer stays, and as far as it goes on as told it is guessed. */
+static void an_answer_as_it_is_told(void **state) {
+    enum { N = 40 };
+    (void)state;
+    struct wish w = {"told", "one two", .sample = {.temp = 1, .seed = 7}, .n_predict = N, .n_logprob = -1};
+    struct outcome without, with;
+    struct infer_engine *e;
+    alone(&without, &w, "cpu", false);
+    assert_int_equal(without.n_id, N);
+    for (int k = 0; k < 6; k++) {
+        int32_t told[N + 8];
+        int n = 0, seq;
+        for (int i = 0; i < N; i++) {
+            if (k == 1 && i == 15)
+                for (int j = 0; j < 5; j++) told[n++] = (without.id[i] + 1 + j) % m.info.n_vocab;
+            if (k == 2 && i >= 12 && i < 16) continue;
+            told[n++] = k == 3 ? (without.id[i] + 1) % m.info.n_vocab : without.id[i];
+        }
+        if (k == 4) memset(told, 255, sizeof told); /* no tokens */
+        if (k == 5) n = 9;
+        w.told = told, w.n_told = n;
+        struct infer_sched *s = open_sched(&e, "cpu", k % 2, 1);
+        free_guesses(s);
+        assert_ok(infer_seq_open(e, &seq));
+        start(&with, s, &w, seq);
+        memset(told, 0, sizeof told); /* they are copied */
+        while (infer_sched_step(s)) continue;
+        end(&with);
+        assert_same("told", &without, &with);
+        const int right = with.figures.n_right, least[] = {N - 10, N - 20, N - 20, 0, 0, 6};
+        if (right < least[k])
+            fail_msg("case %d: %d of %d guesses are right", k, right, with.figures.n_guessed);
+        if (k == 0) assert_int_equal(right, with.figures.n_guessed);
+        infer_sched_close(s);
+        infer_engine_free(e);
+        w.told = NULL, w.n_told = 0;
+    }
 }
 
 /* Whatever a request asks for, what the text or a model guesses does not change it. */
@@ -648,6 +691,7 @@ int main(void) {
         cmocka_unit_test(a_narrow_step_is_shared),
         cmocka_unit_test(a_sequence_goes_on),
         cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(an_answer_as_it_is_told),
         cmocka_unit_test(what_cannot_be_asked),
         cmocka_unit_test(any_answer_can_be_guessed),
         cmocka_unit_test(a_crowd_guesses),

@@ -29,6 +29,35 @@ def all_at_once(s):
     for t in threads: t.join()
     return got
 
+def predictions(s):
+    """what the answer is thought to be: right, right but for a word, right from its middle on, wrong, in parts; the answers are the same"""
+    for text in ("hello", "count"):
+        want = s.ask(*say(text, max_tokens=40))[2]["choices"][0]["message"]["content"]
+        words = want.split(" ")
+        for content in (want, want, " ".join(words[:1] + ["other"] + words[1:]), " ".join(words[1:]), "nothing of the kind " * 9, "x" * 20000, "",
+                        [{"type": "text", "text": want[:3]}, {"type": "text", "text": want[3:]}]):
+            a = s.ask(*say(text, max_tokens=40, prediction={"type": "content", "content": content}))[2]
+            same(f"prediction {content[:30]}", (a["choices"][0]["message"]["content"], a["infer"]["warnings"]), (want, []))
+            d = a["usage"]["completion_tokens_details"]
+            same("told twice", (a["timings"].get("draft_n", 0), a["timings"].get("draft_n_accepted", 0)),
+                 (d["accepted_prediction_tokens"] + d["rejected_prediction_tokens"], d["accepted_prediction_tokens"]))
+        a = s.ask(*say(text, max_tokens=40, prediction={"type": "content", "content": want}, **{"speculative.n_max": 0}))[2]
+        same("no guesses are wanted", ("draft_n" in a["timings"], [w[:10] for w in a["infer"]["warnings"]]), (False, ["prediction"]))
+        drawn = say(text, temperature=1.2, seed=3, max_tokens=40)
+        same("drawn", told(s.ask(drawn[0], {**drawn[1], "prediction": {"type": "content", "content": want}})[2]), told(s.ask(*drawn)[2]))
+    for bad in (5, {}, {"type": "text", "content": "x"}, {"type": "content"}, {"type": "content", "content": 5}, {"type": "content", "content": [{"type": "text"}]}):
+        status, _, e = s.ask(*say("hello", prediction=bad))
+        same(f"refused {bad}", (status, e["error"]["param"]), (400, "prediction"))
+
+s = Server("--lookup")
+d = s.ask(*say("hello", prediction={"type": "content", "content": "hi there!"}))[2]["usage"]["completion_tokens_details"]
+check("the first one is guessed by it, of nothing else could it be", d["accepted_prediction_tokens"] > 0 and not d["rejected_prediction_tokens"], d)
+predictions(s)
+s.stop()
+s = Server("--metrics", "--slots", "1")
+a = s.ask(*say("hello", prediction={"type": "content", "content": "hi there!"}))[2]
+same("no room for guesses", (a["choices"][0]["message"]["content"], [w[:10] for w in a["infer"]["warnings"]]), ("hi there!", ["prediction"]))
+s.stop()
 s = Server("--metrics")
 want = []
 for path, body in asked:
