@@ -41,7 +41,10 @@ foreach(script tools/ask_pdf.py tools/cli.sh tools/completions.py tools/exit_cod
 endforeach()
 find_program(NODE NAMES node nodejs)
 if(NODE) # scripts of the page that need no browser
-    add_test(NAME page_math COMMAND ${NODE} ${TESTS}/serve/page_math.js ${TESTS})
+    foreach(name page_math page_mcp)
+        add_test(NAME ${name} COMMAND ${NODE} ${TESTS}/serve/${name}.js ${TESTS})
+        set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+    endforeach()
 endif()
 if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built with the sanitizers' runtime
     add_test(NAME library COMMAND ${TESTS}/tools/library.sh ${CMAKE_BINARY_DIR} ${TESTS} ${CMAKE_C_COMPILER})

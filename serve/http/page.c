@@ -17,9 +17,11 @@ EMBED(page_style_gz, INFER_PAGE "/style.css.gz");
 EMBED(page_app, INFER_PAGE "/app.js");
 EMBED(page_app_gz, INFER_PAGE "/app.js.gz");
 
+/* connect-src: to the server of tools that the user names (mcp.js). Before it asks anybody, the page narrows this by a policy of its own to its
+ * server and that one address: the server does not know what is entered, and a policy can only be narrowed. */
 const char *const page_headers[][2] = {
     {"Content-Security-Policy",
-     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' http: https:; img-src 'self' data:; "
      "base-uri 'none'; "
      "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"},
     {"X-Content-Type-Options", "nosniff"},

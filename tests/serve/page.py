@@ -282,6 +282,188 @@ def test_thinking_and_tools(page, server):
     assert "weather" in text_of(page) and '"city": "Bern"' in text_of(page)
 
 
+class Tools(http.server.ThreadingHTTPServer):
+    """A server of tools: MCP over HTTP, of another origin."""
+    daemon_threads = True
+    sessions, calls, asked, hold, key, paged, down = 0, [], [], None, None, False, False
+    result = {"content": [{"type": "text", "text": "sunny <b>& warm</b>"}, {"type": "image", "data": "", "mimeType": "image/png"}]}
+
+
+class ToolsHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *a):
+        pass
+
+    def send(self, code, body=b"", kind="application/json", headers=()):
+        self.send_response(code)
+        for k, v in [("Content-Type", kind), ("Content-Length", str(len(body))), ("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Headers", "*, Authorization"),
+                     ("Access-Control-Expose-Headers", "Mcp-Session-Id"), *headers]:
+            self.send_header(k, v)
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True  # the page has gone on
+
+    def do_OPTIONS(self):
+        self.send(204)
+
+    def do_GET(self):
+        self.send(200, b"{}")
+
+    def do_POST(self):
+        s, m = self.server, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        session, method = self.headers.get("Mcp-Session-Id"), m.get("method")
+        s.asked.append((method, session, self.headers.get("MCP-Protocol-Version"), self.headers.get("Authorization"), self.headers.get("Accept")))
+        if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
+            return self.send(401)
+        if method == "initialize":
+            s.sessions += 1
+            return self.answer(m, {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}, [("Mcp-Session-Id", "s%d" % s.sessions)])
+        if session != "s%d" % s.sessions:
+            return self.send(404)
+        if method is None or "id" not in m:  # a notification, or an answer to what was asked here
+            return self.send(202)
+        if method == "tools/list":
+            if m["params"].get("cursor"):
+                return self.answer(m, {"tools": [{"name": "clock", "inputSchema": {"type": "object"}}]})
+            return self.answer(m, {"nextCursor": "2", "tools": [{"name": "weather", "description": "The weather of a city", "inputSchema": {
+                "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}]})
+        s.calls.append((m["params"]["name"], m["params"]["arguments"]))
+        if s.hold: s.hold.wait(60)
+        if m["params"]["name"] == "clock":
+            return self.send(200, json.dumps({"jsonrpc": "2.0", "id": m["id"], "error": {"code": 1, "message": "it stands still"}}).encode())
+        events = [{"jsonrpc": "2.0", "id": 77, "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}, {"jsonrpc": "2.0", "id": m["id"], "result": s.result}]
+        self.send(200, b"".join(b"event: message\r\ndata: " + json.dumps(e).encode() + b"\r\n\r\n" for e in events), "text/event-stream")
+
+    def answer(self, m, result, headers=()):
+        self.send(200, json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": result}).encode(), headers=headers)
+
+
+def tools_server():
+    s = Tools(("127.0.0.1", 0), ToolsHandler)
+    s.calls, s.asked = [], []
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+    return s, "http://127.0.0.1:%d/mcp" % s.server_port
+
+
+def calling(*calls):
+    """an answer that asks for tools"""
+    return [({"tool_calls": [{"index": i, "id": "call_%d" % i, "type": "function", "function": {"name": name, "arguments": args}}]}, 0) for i, (name, args) in enumerate(calls)]
+
+
+def enter_tools(page, url, key=""):
+    page.click("#settings-open")
+    page.fill("#mcp-url", url)
+    page.fill("#mcp-key", key)
+    with page.expect_navigation():
+        page.click("#settings-save")
+    until(page, "document.getElementById('state').innerText === 'ready'")
+
+
+def test_tools(page, server):
+    tools, url = tools_server()
+    tools.key = "tools-key"
+    enter_tools(page, url, "tools-key")
+    until(page, "document.getElementById('tools').innerText.includes('weather, clock')")
+    assert [a[0] for a in tools.asked] == ["initialize", "notifications/initialized", "tools/list", "tools/list"]
+    assert tools.asked[0][1:3] == (None, None) and tools.asked[3][1:] == ("s1", "2025-03-26", "Bearer tools-key", "application/json, text/event-stream"), tools.asked
+    assert "tools-key" not in page.evaluate("JSON.stringify(localStorage)")
+    server.script = calling(("weather", '{"city": "Bern"}'))
+    say(page, "How is it in Bern?")
+    assert [t["function"]["name"] for t in server.asked[-1]["tools"]] == ["weather", "clock"] and server.asked[-1]["tools"][0]["function"]["parameters"]["required"] == ["city"]
+    page.wait_for_timeout(300)
+    assert not tools.calls and '"city": "Bern"' in page.inner_text(".call pre") and len(server.asked) == 1  # nothing without a click
+    assert page.evaluate("document.getElementById('spoken').textContent").endswith("Asks for weather.")
+    server.script = tokens("It is sunny.")
+    page.click("text=Run it")
+    until(page, "document.querySelectorAll('.assistant').length === 2")
+    done(page)
+    assert tools.calls == [("weather", {"city": "Bern"})], tools.calls
+    assert text_of(page) == "It is sunny."
+    asked = server.asked[-1]["messages"]
+    assert [m["role"] for m in asked] == ["user", "assistant", "tool"], asked
+    assert asked[1]["tool_calls"] == [{"id": "call_0", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}]
+    assert asked[2] == {"role": "tool", "tool_call_id": "call_0", "name": "weather", "content": "sunny <b>& warm</b>\n[image left out]"}, asked[2]
+    for _ in range(600):  # its ping was answered
+        if [a for a in tools.asked if a[0] is None]: break
+        time.sleep(0.1)
+    assert [a for a in tools.asked if a[0] is None]
+    page.reload()
+    page.click("nav .pick")
+    page.click(".call summary")
+    assert "sunny <b>& warm</b>" in page.inner_text(".call details pre") and page.locator(".call b").count() == 0 and page.locator("text=Run it").count() == 0
+    until(page, "document.getElementById('tools').innerText.includes('weather, clock')")
+    tools.sessions += 1  # it has forgotten the session: begun again
+    server.script = calling(("weather", '{"city": "Biel"}'))
+    say(page, "And in Biel?")
+    server.script = tokens("There, too.")
+    page.click("text=Run it")
+    until(page, "document.querySelectorAll('.assistant').length === 4")
+    done(page)
+    assert tools.calls[1:] == [("weather", {"city": "Biel"})] and text_of(page) == "There, too."
+    tools.shutdown()
+
+
+def test_tools_refused(page, server):
+    tools, url = tools_server()
+    enter_tools(page, url)
+    until(page, "document.getElementById('tools').innerText.includes('weather, clock')")
+    server.script = calling(("weather", '{"city": "Bern"}'), ("clock", "{}"), ("weather", "[1"), ("no_such", "{}"))
+    say(page, "x")
+    assert page.locator(".call").count() == 4 and page.locator("text=Run it").count() == 3 and "no such tool" in page.locator(".call").last.inner_text()
+    page.click("[aria-label='Do not run weather'] >> nth=0")
+    page.click("[aria-label='Run clock with these arguments']")
+    until(page, "document.querySelectorAll('.call')[1].innerText.includes('it stands still') || document.querySelectorAll('.call')[1].innerText.includes('It failed')")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Run weather with these arguments"
+    page.click("text=Run it")
+    until(page, "document.querySelectorAll('.call')[2].innerText.includes('It failed')")
+    assert [c[0] for c in tools.calls] == ["clock"] and len(server.asked) == 1  # one is not decided
+    server.script = tokens("Well.")
+    say(page, "never mind")
+    asked = server.asked[-1]["messages"]
+    assert [m["role"] for m in asked] == ["user", "assistant", "tool", "tool", "tool", "tool", "user"]
+    assert [m["content"] for m in asked[2:6]] == ["The user did not allow this call.", "The server of the tools says: it stands still", "The arguments are no JSON.", "The user did not allow this call."], asked
+    page.click("#new")
+    tools.hold = threading.Event()  # Stop leaves a call as it was
+    server.script = calling(("weather", "{}"))
+    say(page, "y")
+    page.click("text=Run it")
+    until(page, "document.activeElement.id === 'stop'")
+    page.keyboard.press("Enter")
+    done(page)
+    tools.hold.set()
+    assert page.locator("text=Run it").count() == 1 and "It gave" not in text_of(page)
+    page.click("#settings-open")
+    page.fill("#mcp-url", "mailto:x@example.com")
+    page.click("#settings-save")
+    assert "no address" in page.inner_text("#mcp-error")
+    page.fill("#mcp-url", url)
+    page.click("#settings-cancel")
+    tools.shutdown()
+    tools.server_close()
+    page.reload()
+    until(page, "document.getElementById('tools').innerText.includes('cannot be reached')")
+    page.click("nav .pick")
+    assert page.locator("text=Run it").count() == 0
+
+
+def test_tools_policy(page, server):
+    tools, url = tools_server()
+    other, elsewhere = tools_server()
+    ask = "(url) => fetch(url).then(() => 'came', () => 'blocked')"
+    assert [page.evaluate(ask, u) for u in (url, elsewhere, "/health")] == ["blocked", "blocked", "came"]
+    enter_tools(page, url)
+    until(page, "document.getElementById('tools').innerText.includes('weather')")
+    assert [page.evaluate(ask, u) for u in (url, url.replace("/mcp", "/other"), elsewhere, "/health")] == ["came", "blocked", "blocked", "came"]
+    enter_tools(page, "")
+    assert page.locator("#tools").is_hidden() and page.evaluate(ask, url) == "blocked" and not other.asked
+    server.script = tokens("Well.")
+    say(page, "x")
+    assert "tools" not in server.asked[-1]
+
+
 def test_stop_again_edit_continue(page, server):
     server.script = tokens("one two three four five six seven eight nine ten", 0.1)
     say(page, "count", wait=False)
@@ -803,7 +985,8 @@ def main():
             context = browser.new_context(viewport={"width": 1000, "height": 700})
             page, said = context.new_page(), []
             page.set_default_timeout(15000)
-            page.on("console", lambda m: said.append(m.text) if m.type == "error" and "Failed to load resource" not in m.text else None)
+            page.on("console", lambda m: said.append(m.text) if m.type == "error" and "Failed to load resource" not in m.text
+                    and not (name.startswith("test_tools") and re.search("Content Security Policy|CORS", m.text)) else None)
             page.on("pageerror", lambda e: said.append(str(e)))
             try:
                 page.goto(url)

@@ -1,7 +1,8 @@
 // ---- what can be done ----
 
 const actions = {
-  running: null, // the message that is being answered
+  running: null, // the message that is being answered, or whose call runs
+  called: null,  // that call
   stopper: null,
 
   open(c) {
@@ -74,6 +75,41 @@ const actions = {
   },
 
   stop() { if (this.stopper) this.stopper.abort(); },
+
+  /** The user wants this call made. Stop leaves it as it was. */
+  async allow(c, n, call) {
+    if (this.running || call.result !== undefined || !tools.has(call.name)) return;
+    this.running = n, this.called = call, this.stopper = new AbortController();
+    view.error("");
+    view.busy(true);
+    view.talk();
+    byId("stop").focus();
+    let given = null;
+    try {
+      const args = JSON.parse(call.args || "{}");
+      if (!args || typeof args !== "object" || Array.isArray(args)) throw new Error("The arguments are no object.");
+      given = await tools.client.call(call.name, args, this.stopper.signal);
+    } catch (e) {
+      if (e.name !== "AbortError") given = {text: e instanceof SyntaxError ? "The arguments are no JSON." : e.message, failed: true};
+    }
+    this.running = this.called = this.stopper = null;
+    view.busy(false);
+    this.settle(c, n, call, given ? given.text : undefined, given && given.failed ? "failed" : "gave");
+  },
+
+  refuse(c, n, call) {
+    if (!this.running && call.result === undefined) this.settle(c, n, call, REFUSED, "refused");
+  },
+
+  /** What came of a call; the model goes on when all of its calls are decided. */
+  settle(c, n, call, result, how) {
+    if (result !== undefined) call.result = result, call.how = how;
+    this.keep();
+    if (n.calls.every((other) => other.result !== undefined) && c === store.current && n.id === c.leaf) return this.answer(c);
+    view.talk();
+    const next = byId("m-" + n.id).querySelector(".call .decide button");
+    if (next) next.focus();
+  },
 
   /** Answers the last message; with n that answer is gone on with. Returns the answer, null where nothing was asked. */
   async answer(c, n = null) {
@@ -169,7 +205,9 @@ function settings() {
   byId("system").value = c.system;
   byId("schema").value = c.schema;
   byId("key").value = sessionStorage.getItem(KEY) || "";
-  byId("schema-error").hidden = true;
+  byId("schema-error").hidden = byId("mcp-error").hidden = true;
+  byId("mcp-url").value = remembered.get(TOOLS) || "";
+  byId("mcp-key").value = sessionStorage.getItem(TOOLS_KEY) || "";
   byId("params").replaceChildren(...PARAMS.map(([name, title, min, max, step]) => {
     const input = element("input", {type: "number", id: "p-" + name, min, max, step, placeholder: "model's own"});
     input.value = c.params[name] || "";
@@ -189,6 +227,13 @@ function saveSettings(event) {
     byId("schema").focus();
     return;
   }
+  const address = byId("mcp-url").value.trim(), other = address !== (remembered.get(TOOLS) || "") || byId("mcp-key").value !== (sessionStorage.getItem(TOOLS_KEY) || "");
+  if (address && !toolsUrl(address)) {
+    byId("mcp-error").textContent = "This is no address: http://.. or https://.. is one.";
+    byId("mcp-error").hidden = false;
+    byId("mcp-url").focus();
+    return;
+  }
   c.system = byId("system").value;
   c.schema = schema;
   c.params = {};
@@ -198,8 +243,17 @@ function saveSettings(event) {
   else sessionStorage.removeItem(KEY);
   byId("settings").close();
   actions.keep();
+  if (other && !actions.running) return changeTools(address, byId("mcp-key").value);
   showState("connecting");
   look();
+}
+
+/** Another server of tools: the page is loaded again, as its policy names the one that it may ask. */
+function changeTools(address, key) {
+  remembered.set(TOOLS, address);
+  if (key && address) sessionStorage.setItem(TOOLS_KEY, key);
+  else sessionStorage.removeItem(TOOLS_KEY);
+  location.reload();
 }
 
 function exportListed() {
@@ -335,6 +389,7 @@ function fromAnotherTab(event) {
 function start() {
   const ask = byId("ask"), talk = byId("talk");
   showTheme();
+  tools.start().then(() => { if (!actions.running && tools.client) view.talk(); });
   store.load();
   view.conversations();
   view.talk();

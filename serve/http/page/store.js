@@ -3,6 +3,7 @@
 // A conversation is a tree: a node knows its parent, children of one parent are versions of one message, and `leaf` says which
 // path is shown. {id, title, system, schema, params: {name: text}, nodes: {id: node}, leaf}
 // node: {id, parent, role, text, pictures: [data: URL], files: [{name, text}], thought, thoughtMs, calls, finish, figures, error, time}
+// call: {id, name, args: JSON as it came; result, how: "gave", "failed" or "refused", once the user has decided}
 
 const STORE = "infer.conversations";
 
@@ -119,7 +120,9 @@ function checkedFiles(list) {
 }
 
 function checkedCall(call) {
-  return {id: String(call && call.id || ""), name: String(call && call.name || ""), args: String(call && call.args || "")};
+  const c = {id: String(call && call.id || ""), name: String(call && call.name || ""), args: String(call && call.args || "")};
+  if (call && typeof call.result === "string") c.result = call.result, c.how = ["gave", "failed", "refused"].includes(call.how) ? call.how : "gave";
+  return c;
 }
 
 /** The messages on the way from the first to the one that is shown last. */

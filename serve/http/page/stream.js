@@ -113,18 +113,24 @@ const PARAMS = [
   ["max_tokens", "Most tokens", 1, 1000000, 1],
 ];
 
+const REFUSED = "The user did not allow this call.";
+
 /** The body of a request for the messages of a way; go_on: the last one is gone on with. */
 function bodyOf(c, way, goOn) {
   const messages = c.system ? [{role: "system", content: c.system}] : [];
   for (const n of way) {
-    if (n.role === "assistant" && n.error && !n.text) continue;
+    const calls = n === way[way.length - 1] && n.calls.some((call) => call.result === undefined) ? [] : n.calls;
+    if (n.role === "assistant" && n.error && !n.text && !calls.length) continue;
     const shown = n.pictures.map((url) => ({type: "image_url", image_url: {url}})), text = n.files.map(fenced).join("") + n.text;
     const m = {role: n.role, content: shown.length ? shown.concat({type: "text", text}) : text};
     if (goOn && n.thought && n === way[way.length - 1]) m.reasoning_content = n.thought;
+    if (calls.length) m.tool_calls = calls.map(({id, name, args}) => ({id, type: "function", function: {name, arguments: args}}));
     messages.push(m);
+    for (const call of calls) messages.push({role: "tool", tool_call_id: call.id, name: call.name, content: call.result === undefined ? REFUSED : call.result});
   }
   const body = {messages, stream: true, stream_options: {include_usage: true}, return_progress: true, return_token_ids: true};
   if (server.model) body.model = server.model;
+  if (tools.client && tools.client.tools.length) body.tools = tools.functions();
   for (const [name] of PARAMS) if (c.params[name]) body[name] = Number(c.params[name]);
   if (c.schema.trim())
     body.response_format = {type: "json_schema", json_schema: {name: "answer", schema: JSON.parse(c.schema)}};

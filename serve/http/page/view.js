@@ -33,7 +33,7 @@ const view = {
     else {
       if (n.thought) e.append(this.thought(n));
       new Growing(body).add(n.text, true);
-      for (const call of n.calls) body.append(this.call(call));
+      for (const call of n.calls) if (call) body.append(this.call(c, n, call));
     }
     e.append(body);
     if (n.error) e.append(element("p", {class: "bad", text: n.error}));
@@ -55,13 +55,26 @@ const view = {
   },
   thoughtTitle: (n) => (n.thoughtMs ? "Thought for " + seconds(n.thoughtMs) : "Thinking"),
 
-  call(call) {
+  /** A call with its arguments; what came of it, or what can be done. */
+  call(c, n, call) {
     let args = call.args;
     try {
       args = JSON.stringify(JSON.parse(args), null, 2);
     } catch { /* as it came */ }
-    return element("div", {}, element("p", {class: "note", text: "Asks for the tool " + visible(call.name) +
-      ". This page runs no tools."}), codeBlock(args, "json", true).figure);
+    const e = element("section", {class: "call", "aria-label": "Call of " + visible(call.name)}, element("p", {class: "note", text: "Asks for the tool " + visible(call.name) + "."}),
+                      codeBlock(args, "json", true).figure);
+    if (call.result !== undefined) {
+      e.append(element("p", {class: call.how === "failed" ? "bad" : "note", text: {gave: "You allowed it. It gave:", failed: "You allowed it. It failed:", refused: "You did not allow it."}[call.how]}));
+      if (call.how !== "refused") e.append(element("details", {}, element("summary", {text: bytes(call.result.length)}), codeBlock(call.result, "", true).figure));
+    } else if (n.id !== c.leaf || !tools.has(call.name)) {
+      e.append(element("p", {class: "note", text: n.id !== c.leaf ? "It was not run." : tools.client ? "Its server has no such tool: nothing is run." : "Nothing is run: Settings has a field for a server with tools."}));
+    } else if (n === actions.running) {
+      if (actions.called === call) e.append(element("p", {class: "note", text: "It runs."}));
+    } else {
+      e.append(element("div", {class: "decide"}, button("Run it", () => actions.allow(c, n, call), {"aria-label": "Run " + visible(call.name) + " with these arguments"}),
+                       button("Do not", () => actions.refuse(c, n, call), {"aria-label": "Do not run " + visible(call.name)})));
+    }
+    return e;
   },
 
   acts(c, n) {
@@ -199,6 +212,8 @@ class Live {
   end() {
     if (this.frame) cancelAnimationFrame(this.frame), this.show();
     this.speak(true);
+    const calls = this.n.calls.filter(Boolean).map((call) => call.name);
+    if (calls.length) byId("spoken").textContent += " Asks for " + visible(calls.join(", ")) + ".";
     const fresh = view.message(this.c, this.n);
     if (this.details && this.details.open) fresh.querySelector("details").open = true;
     this.element.replaceWith(fresh);
