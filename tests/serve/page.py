@@ -4,9 +4,9 @@
 usage: page.py PAGE [--pictures FOLDER] [--server URL] [--several URL]
 PAGE: the folder with index.html, style.css and app.js as they are built (build/made/page). Needs playwright and axe-core-python from
 PyPI and a Chromium; scripts/test-page gets them. --server: a last question to a running `infer serve` too; --several: to each
-model of one that has several.
+model of one that has several. WRITE_GOLDEN=1 writes ../golden/page_tree.txt anew.
 """
-import argparse, base64, http.server, json, os, re, struct, sys, threading, time, traceback, zlib
+import argparse, base64, difflib, http.server, json, os, re, struct, sys, threading, time, traceback, zlib
 from playwright.sync_api import sync_playwright
 
 HEADERS = dict(re.findall(r'\{"([A-Z][A-Za-z-]+)",\s*((?:"[^"]*"\s*)+)\}', open(
@@ -952,6 +952,73 @@ def test_accessible(page, server):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     assert {"models", "new", "find", "ask", "talk", "text", "Copy", "main.c, 17 B"} <= seen, seen
+
+
+GOLDEN = os.path.join(os.path.dirname(__file__), "../golden/page_tree.txt")
+NO_ROLE = {"none", "generic", "InlineTextBox", "ListMarker", "LineBreak", "LayoutTable", "LabelText", "paragraph"}  # what is in them is told, they are not
+STATES = "checked", "disabled", "expanded", "hasPopup", "invalid", "level", "modal", "pressed", "selected"
+
+
+def tree(page):
+    """The tree of roles, names and states that Chromium gives to screen readers, a line a node; numbers are #, as some are times."""
+    nodes = {n["nodeId"]: n for n in page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]}
+    lines = []
+
+    def walk(n, depth, above):
+        role, name = n.get("role", {}).get("value", ""), n.get("name", {}).get("value", "") or ""
+        told = not n.get("ignored") and role not in NO_ROLE and not (role == "StaticText" and (not name.strip() or name.strip() in above))
+        if told:
+            had = {p["name"]: p["value"].get("value") for p in n.get("properties", [])}
+            states = [k if had[k] is True else "%s=%s" % (k, str(had[k]).lower()) for k in STATES
+                      if had.get(k) not in (None, "", "false") and (had[k] is not False or k == "expanded")]
+            words = [{"StaticText": "text", "RootWebArea": "page", "DisclosureTriangle": "disclosure", "MathMLMath": "math"}.get(role, role), *states]
+            if name: words.insert(1, re.sub(r"\d+(\.\d+)?", "#", json.dumps(name, ensure_ascii=False)))
+            if role == "MathMLMath":
+                lines.append("  " * depth + " ".join(words + parts(n)))
+                return
+            lines.append("  " * depth + " ".join(words))
+        for c in n.get("childIds", []):
+            if c in nodes: walk(nodes[c], depth + told, name if told and name else above)
+
+    def parts(n):
+        """of a formula: fraction(a b)"""
+        role, inner = n.get("role", {}).get("value", ""), [t for c in n.get("childIds", []) if c in nodes for t in parts(nodes[c])]
+        if role == "StaticText": return [n["name"]["value"]]
+        shape = role.removeprefix("MathML").lower() if role.startswith("MathML") else ""
+        return inner if shape in ("", "math", "row", "identifier", "number", "operator", "text") else [shape + "(" + " ".join(inner) + ")"]
+
+    walk(next(n for n in nodes.values() if "parentId" not in n), 0, "")
+    return "\n".join(lines) + "\n"
+
+
+def test_screen_reader(page, server):
+    """What a screen reader is told of the whole page: with an answer that has all there is, while a message could not be sent, and of the settings."""
+    tools, url = tools_server()
+    server.several = {"alpha": "unloaded", "beta": "loaded", "gamma": "it is no model"}
+    enter_tools(page, url)
+    page.wait_for_selector("#models:not([hidden])")
+    until(page, "document.getElementById('tools').innerText.includes('weather, clock')")
+    server.script = tokens("First.")
+    say(page, "An earlier one")
+    page.click("#new")
+    page.set_input_files("#texts", [{"name": "main.c", "mimeType": "", "buffer": b"int x = 1;"}])
+    page.wait_for_selector("#shown .file")
+    server.script = [({"reasoning_content": "Let me see."}, 0)] + tokens(MARKDOWN + "\n\nAnd $\\frac{a}{b} + \\sqrt{x_1^2}$.") + calling(("weather", '{"city": "Bern"}'))
+    say(page, "All of it")
+    page.evaluate("document.getElementById('spoken').textContent = ''")  # the part that was told last depends on time
+    whole = tree(page)
+    server.script = (429, "Please try again in 3s")
+    page.click("#new")
+    say(page, "too much")
+    assert page.evaluate("document.getElementById('spoken').textContent") == ""
+    refused = tree(page)
+    page.click("#settings-open")
+    got = "\n".join(["# an answer", whole, "# a message that was not taken", refused, "# settings", tree(page)])
+    if os.environ.get("WRITE_GOLDEN"):
+        open(GOLDEN, "w", encoding="utf-8").write(got)
+    want = open(GOLDEN, encoding="utf-8").read()
+    assert got == want, "".join(difflib.unified_diff(want.splitlines(True), got.splitlines(True), "golden", "page", n=2))[:6000]
+    tools.shutdown()
 
 
 def pictures(page, server, folder):

@@ -17,6 +17,7 @@ const view = {
   talk() {
     const talk = byId("talk"), c = store.current;
     talk.replaceChildren();
+    byId("spoken").textContent = ""; // of another answer
     const way = c ? path(c) : [];
     if (!way.length) talk.append(element("p", {class: "hello", text: "What you write stays between this browser and the server."}));
     for (const n of way) talk.append(this.message(c, n));
