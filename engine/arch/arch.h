@@ -141,6 +141,14 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
     [SLOT_STATE_Q] = SLOT_MUST, [SLOT_STATE_K] = SLOT_MUST, [SLOT_STATE_V] = SLOT_MUST,                      \
     [SLOT_STATE_CONV_Q] = SLOT_MUST, [SLOT_STATE_CONV_K] = SLOT_MUST, [SLOT_STATE_CONV_V] = SLOT_MUST,       \
     SLOTS_DELTA_REST
+/* The same with a decay of each row, by matrices of low rank. */
+#define SLOTS_DELTA_ROWS                                                                                     \
+    [SLOT_STATE_Q] = SLOT_MUST, [SLOT_STATE_K] = SLOT_MUST, [SLOT_STATE_V] = SLOT_MUST,                      \
+    [SLOT_STATE_CONV_Q] = SLOT_MUST, [SLOT_STATE_CONV_K] = SLOT_MUST, [SLOT_STATE_CONV_V] = SLOT_MUST,       \
+    [SLOT_STATE_F_A] = SLOT_MUST, [SLOT_STATE_F_B] = SLOT_MUST, [SLOT_STATE_G_A] = SLOT_MUST,                \
+    [SLOT_STATE_G_B] = SLOT_MUST, [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_DT_ROWS] = SLOT_MUST,           \
+    [SLOT_SSM_A] = SLOT_MUST, [SLOT_STATE_NORM] = SLOT_MUST, [SLOT_STATE_ATTN_OUT] = SLOT_MUST
+#define KEYS_DELTA_ROWS "ssm.conv_kernel|kda.head_dim"
 #define SLOTS_DELTA_REST                                                                                     \
     [SLOT_STATE_GATE] = SLOT_MUST, [SLOT_STATE_DT_BIAS] = SLOT_MUST, [SLOT_STATE_DECAY] = SLOT_MUST,         \
     [SLOT_STATE_NORM] = SLOT_MUST, [SLOT_STATE_OUT] = SLOT_MUST
@@ -279,6 +287,7 @@ struct arch {
         bool tiled; /* delta rule: value head h has key head h % n_key, unless ssm.grouped_heads says no */
         bool sides; /* norms stand in front of the parts of layers with a state, behind those of others */
         float norm_eps; /* of its norm; 0: that of all */
+        bool by_row; /* delta rule: rows of a state decay by themselves; decays and gates are of low rank */
     } mixer;
     /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided
      * (unless the key expert_weights_norm says false). */

@@ -138,9 +138,10 @@ enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const stru
         return INFER_OK;
     }
     int64_t rows = bind_dim(m, l, s->rows), cols = bind_dim(m, l, s->cols);
-    int64_t have_rows = t->shape[2], have_cols = t->shape[3];
-    bool fits =
-        t->shape[0] == 1 && t->shape[1] == slot_matrices(s, l) && have_rows == rows && have_cols == cols;
+    const bool taps = slot >= SLOT_STATE_CONV_Q && slot <= SLOT_STATE_CONV_V && t->shape[2] == 1;
+    int64_t have_rows = t->shape[taps ? 1 : 2], have_cols = t->shape[3]; /* some have [channels][1][taps] */
+    bool fits = t->shape[0] == 1 && t->shape[taps ? 2 : 1] == slot_matrices(s, l) && have_rows == rows &&
+                have_cols == cols;
     if (!fits) return misshapen(m, t, rows, cols);
     b->used[t - m->file->tensor] = 1;
     *out = t;
@@ -157,7 +158,7 @@ enum infer_status bind_vector(struct binder *b, enum slot slot, int il, const fl
         *out = t->data;
         return INFER_OK;
     }
-    size_t n = (size_t)(t->shape[2] * t->shape[3]);
+    size_t n = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     float *copy = arena_alloc(&b->m->arena, n * sizeof *copy);
     if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
     quant_info(t->type)->decode(copy, t->data, n);
@@ -363,7 +364,10 @@ static const struct {
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, mixer.in),
      {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
-    {offsetof(struct layer, mixer.out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
+    {offsetof(struct layer, mixer.out),
+     {.matrix = {SLOT_STATE_OUT, SLOT_STATE_ATTN_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
+    {offsetof(struct layer, mixer.decay_up), {.matrix = {SLOT_STATE_F_B}}},
+    {offsetof(struct layer, mixer.gate_up), {.matrix = {SLOT_STATE_G_B}}},
     {offsetof(struct layer, attn.out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, dense.gate_up),
      {.fused = SLOT_FFN_GATE_UP,

@@ -128,6 +128,20 @@ static enum infer_status bind_ssm(struct binder *b, int il) {
     return INFER_OK;
 }
 
+/* Decays of each row and the gate, of low rank, and the step. */
+static enum infer_status bind_delta_rows(struct binder *b, int il) {
+    static const struct group_slots low = {.matrix = {SLOT_STATE_F_A, SLOT_STATE_G_A, SLOT_STATE_BETA}};
+    struct layer *l = &b->m->layer[il];
+    TRY(bind_group(b, &l->mixer.gates, il, &low));
+    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->mixer.conv_store));
+    TRY(join_taps(b, il));
+    TRY(bind_vector(b, SLOT_STATE_DT_ROWS, il, &l->mixer.dt_bias));
+    TRY(bind_vector(b, SLOT_SSM_A, il, &l->mixer.decay));
+    const struct state_sizes *s = &l->mixer.sizes;
+    l->mixer.store = add_state(b->m, s->n_head * s->n_state * s->head_dim);
+    return INFER_OK;
+}
+
 enum infer_status bind_mixer(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
@@ -136,6 +150,7 @@ enum infer_status bind_mixer(struct binder *b, int il) {
     if (l->mixer.kind == MIX_NONE) return INFER_OK;
     if (l->mixer.kind == MIX_CONV) return bind_short_conv(b, il);
     if (l->mixer.kind != MIX_DELTA) return bind_ssm(b, il);
+    if (m->arch->mixer.by_row) return bind_delta_rows(b, il);
     TRY(bind_gates(b, il));
     TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->mixer.conv_store));
     TRY(join_taps(b, il));

@@ -18,6 +18,8 @@ static enum infer_status read_sizes(const struct model *m, struct latent *s) {
     TRY(model_read_int(m, "rope.dimension_count", 2, MODEL_MAX_HEAD_DIM, -1, &s->n_rot));
     TRY(model_read_int(m, "attention.key_length", 1, MODEL_MAX_HEAD_DIM, -1, &kept_k));
     TRY(model_read_int(m, "attention.value_length", 1, MODEL_MAX_HEAD_DIM, -1, &kept_v));
+    const int plain = m->n_embd / (m->layer[0].attn.n_head ? m->layer[0].attn.n_head : 1);
+    if (m->arch->mixer.by_row && s->absorbed && kept_v == plain) kept_v = s->rank; /* of Kimi Linear */
     TRY(model_read_int(m, "attention.key_length_mla", 1, MODEL_MAX_HEAD_DIM, kept_k, &s->key));
     TRY(model_read_int(m, "attention.value_length_mla", 1, MODEL_MAX_HEAD_DIM, kept_v, &s->value));
     if (s->n_rot % 2 || s->n_rot >= s->key || s->rank + s->n_rot > MODEL_MAX_HEAD_DIM)
@@ -43,6 +45,7 @@ enum infer_status model_read_latent(struct model *m) {
     m->rope[0].n_rot = m->rope[1].n_rot = s.n_rot;
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
+        if (l->mixer.kind != MIX_ATTENTION) continue;
         int want = s.absorbed ? 1 : l->attn.n_head;
         if (l->attn.n_kv_head != want)
             return err_set(INFER_E_INPUT, "%s: layer %d has %d kv heads, latent attention has %d",

@@ -56,6 +56,8 @@ struct layer {
         const float *dt_bias, *decay, *skip; /* [n_head] */
         struct norm_weights norm;
         struct weight_group in, gates, out;
+        struct weight_group decay_up,
+            gate_up; /* of what gates makes first: decays of each row, and the gate */
         bool partial;
         /* Of a rank that has a part of a group's heads: their norm is over the heads of all ranks, whose columns begin at
          * gathered[n + 1], in groups of norm_dim. NULL: over its own */

@@ -100,6 +100,7 @@ static enum infer_status shard_delta(struct shard *s, struct layer *l) {
     const struct state_sizes z = l->mixer.sizes;
     struct weight_group *in = &l->mixer.in;
     struct heads h;
+    if (s->of->arch->mixer.by_row) return INFER_OK;
     const bool apart = in->n_member == STATE_SECTIONS; /* q, k and v as a matrix each */
     if ((in->n_member != 1 && !apart) || in->n_split || !heads_of(s, l, s->of->tiled, &h)) return INFER_OK;
     const int keys = z.n_group * z.n_state;

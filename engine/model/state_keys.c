@@ -40,6 +40,16 @@ static enum infer_status read_delta(struct model *m, struct state_sizes *s) {
     return INFER_OK;
 }
 
+/* As many heads as attention has, of the same width for keys and values. source: keys as llama.cpp's converter writes them for Kimi Linear */
+static enum infer_status read_delta_rows(struct model *m, struct state_sizes *s) {
+    TRY(model_read_int(m, "ssm.conv_kernel", 2, MAX_TAPS, -1, &s->taps));
+    TRY(model_read_int(m, "kda.head_dim", 1, STATE_DIM_MAX, -1, &s->n_state));
+    s->n_group = s->n_head = m->layer[0].attn.n_head;
+    s->head_dim = s->n_state;
+    s->channels = 3 * s->n_head * s->head_dim;
+    return INFER_OK;
+}
+
 /* Of Mamba-2: x, B and C are convolved. */
 static enum infer_status read_ssm(struct model *m, struct state_sizes *s) {
     TRY(read_delta(m, s));
@@ -48,6 +58,7 @@ static enum infer_status read_ssm(struct model *m, struct state_sizes *s) {
 }
 
 static enum infer_status read_sizes(struct model *m, struct state_sizes *s) {
+    if (m->arch->mixer.by_row) return read_delta_rows(m, s);
     if (m->arch->mixer.kind == MIX_DELTA) return read_delta(m, s);
     if (m->arch->mixer.kind != MIX_CONV) return read_ssm(m, s);
     s->channels = m->n_embd;

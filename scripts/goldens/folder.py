@@ -60,7 +60,7 @@ def fill(model, zero_centred=False):
             name = f"{prefix}.{short}" if prefix else short
             if name not in stored or short in ("beta", "eps"):
                 continue
-            if p.ndim <= 1 or short in CHOICE:
+            if p.ndim <= 1 or short in CHOICE or short == "A_log":
                 new = draw_vector(name, p, zero_centred)
             elif short.endswith("_bias"):  # of experts, one a row
                 new = 0.5 * torch.randn_like(p)

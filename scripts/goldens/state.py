@@ -15,6 +15,8 @@ PART = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)
 MROPE = {**PART, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
 TURNS = dict(linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4,
              num_hidden_layers=4)
+KIMI = dict(kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, num_attention_heads=4, num_key_value_heads=4, num_local_experts=6, num_experts_per_tok=2,
+            moe_intermediate_size=12, n_shared_experts=2, routed_scaling_factor=1.7, linear_conv_kernel_dim=4)
 EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=16)
 # six heads of 5 in two groups, seven states
 MAMBA = dict(hidden_size=32, num_hidden_layers=2, vocab_size=67, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None,
@@ -53,6 +55,25 @@ def as_olmo(path, names=True):
     save_file(tensors, path / "model.safetensors", {"format": "pt"})
 
 
+def as_kimi_linear(path):
+    """The keys of published folders, and what these call a dense part."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys()}
+    dense = [k for k in tensors if k.split("block_sparse_moe.")[-1].startswith(("gate_proj", "up_proj", "down_proj"))]
+    tensors.update({k.replace("block_sparse_moe", "mlp"): tensors.pop(k) for k in dense})
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())
+    types = c.pop("layer_types")
+    own = {"head_dim": c.pop("linear_head_dim"), "num_heads": c.pop("linear_num_heads"), "short_conv_kernel_size": c.pop("linear_conv_kernel_dim"),
+           "full_attn_layers": [i + 1 for i, k in enumerate(types) if k == "full_attention"], "kda_layers": [i + 1 for i, k in enumerate(types) if k != "full_attention"]}
+    renamed = {"max_position_embeddings": "model_max_length", "norm_topk_prob": "moe_renormalize", "n_group": "num_expert_group", "num_local_experts": "num_experts",
+               "num_experts_per_tok": "num_experts_per_token", "n_shared_experts": "num_shared_experts"}
+    c = {renamed.get(k, k): v for k, v in c.items() if k not in ("mlp_layer_types", "qk_head_dim")}
+    c.update(linear_attn_config=own, first_k_dense_replace=1, head_dim=8, mla_use_nope=True, moe_layer_freq=1, moe_router_activation_func="sigmoid", use_grouped_topk=True,
+             num_nextn_predict_layers=0, rope_scaling=None, rope_theta=10000.0)
+    (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
 def seeing(stem, about, **text):
     return tower(stem, about, {**FEW, **DELTA, "model_type": f"{stem.lower().replace('moe', '_moe')}_text", "num_hidden_layers": 2, "rope_parameters": MROPE,
                                "layer_types": ["linear_attention", "full_attention"], **text},
@@ -68,6 +89,11 @@ STATE = {
     "olmo_hybrid-rope": row("OlmoHybrid", "rotation, steps up to 1, biases", attention_bias=True, linear_allow_neg_eigval=False, after=functools.partial(as_olmo, names=False),
                             rope_parameters=dict(rope_type="default", rope_theta=10000.0), **{**TURNS, "num_hidden_layers": 2,
                             "layer_types": ["full_attention", "linear_attention"]}),
+    "kimi_linear": moe("KimiLinear", "delta rule whose states' rows decay by themselves in three of four layers, latent attention without rotation, first layer dense, one of two groups of experts; as "
+                       "published", seed=2, after=as_kimi_linear, num_hidden_layers=4, linear_head_dim=10, linear_num_heads=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+                       q_lora_rank=None, n_group=2, topk_group=1, **KIMI),
+    "kimi_linear-low": moe("KimiLinear", "queries of low rank, every layer sparse, attention first", num_hidden_layers=2, linear_head_dim=6, linear_num_heads=4, q_lora_rank=24,
+                           layer_types=["full_attention", "linear_attention"], mlp_layer_types=["sparse", "sparse"], n_group=1, topk_group=1, **KIMI),
     "qwen3_5": row("Qwen3_5", "delta rule in three of four layers, its four products apart, dense", config="Qwen3_5TextConfig",
                    zero_centred=True, rope_parameters=MROPE, **DELTA),
     "qwen3_5_moe": moe("Qwen3_5Moe", "the same with experts, always renormalised, heads of 16", config="Qwen3_5MoeTextConfig", zero_centred=True,

@@ -108,6 +108,11 @@ enum infer_status hf_qkv_heads(struct tensor out[2], const struct hf_make *m) {
 enum infer_status hf_reshape(struct tensor out[2], const struct hf_make *m) {
     struct tensor *t = out;
     const struct quant_info *q = quant_info(t->type);
+    if (t->n_dim == 4 && m->op == HF_NEG_EXP &&
+        t->shape[0] * t->shape[1] * t->shape[3] == 1) { /* [1][1][n][1] */
+        t->n_dim = 1;
+        t->shape[3] = t->shape[2], t->shape[2] = 1;
+    }
     const int64_t n = t->shape[3], groups = m->op == HF_GROUPS ? m->config->n_state_group : n;
     size_t bytes;
     if (t->n_dim != 1 || q->elems != 1 || groups < 1 || n % groups)

@@ -13,13 +13,25 @@ static enum infer_status check_sizes(struct config *c, uint32_t heads, uint32_t 
     const bool bias = get_flag(c, K_ATTN_BIAS);
     TRY(c->status);
     if (kv != heads) return key_wrong(c, K_KV_HEADS, "num_attention_heads");
-    if (head != rope && head != nope + rope)
+    if (head != rope && head != nope + rope && !c->out->table->mixer.by_row)
         return key_wrong(c, K_HEAD_DIM, "qk_rope_head_dim, or with qk_nope_head_dim");
     if (whole != nope + rope) return key_wrong(c, K_QK_HEAD_DIM, "qk_nope_head_dim + qk_rope_head_dim");
     if (bias)
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: 'attention_bias' is true: latent attention has no biases here", c->path);
     return INFER_OK;
+}
+
+/* Layers with attention keep one key head. */
+static enum infer_status put_kept(struct config *c) {
+    if (!config_has(c, LAYER_STATE)) {
+        put_u32(c, "attention.head_count_kv", 1);
+        return INFER_OK;
+    }
+    uint32_t *kept = get_room(c, sizeof *kept * (size_t)c->n_layer);
+    for (uint32_t i = 0; kept && i < c->n_layer; i++) kept[i] = c->kind[i] == LAYER_ATTENTION;
+    if (kept) put_u32s(c, "attention.head_count_kv", kept);
+    return c->status;
 }
 
 /* source: configuration_deepseek_v3 and modeling_deepseek_v2 of transformers; the norms of latents have the class's epsilon, whatever
@@ -33,7 +45,7 @@ enum infer_status config_latent(struct config *c, uint32_t *n_rot) {
     if (!heads || heads > 1 << 20) return key_wrong(c, K_HEADS, "in range");
     TRY(check_sizes(c, heads, nope, rope));
     put_u32(c, "attention.head_count", heads);
-    put_u32(c, "attention.head_count_kv", 1);
+    TRY(put_kept(c));
     put_u32(c, "attention.key_length", rank + rope);
     put_u32(c, "attention.value_length", rank);
     put_u32(c, "attention.key_length_mla", nope + rope);
@@ -42,6 +54,7 @@ enum infer_status config_latent(struct config *c, uint32_t *n_rot) {
     if (q_rank) put_u32(c, "attention.q_lora_rank", q_rank);
     put_f32(c, "attention.latent_norm_rms_epsilon", 1e-6f);
     if (!neighbours) put_bool(c, "rope.neox", true);
+    if (c->out->table->rope.kind == ROPE_NONE) put_u32(c, "rope.dimension_count", rope); /* which do not */
     c->out->n_head = (int)heads;
     c->out->n_kv_head = 1;
     c->out->head_dim = (int)(nope + rope);

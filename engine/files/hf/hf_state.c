@@ -25,10 +25,57 @@ static enum infer_status put_layers(struct config *c) {
     return INFER_OK;
 }
 
+/* As many heads as attention has. source: configuration_kimi_linear of transformers */
+static enum infer_status put_delta_rows(struct config *c) {
+    const uint32_t heads = get_u32(c, K_KDA_HEADS), of = get_u32(c, K_HEADS), dim = get_u32(c, K_KDA_DIM);
+    TRY(c->status);
+    if (heads != of) return key_wrong(c, K_KDA_HEADS, "num_attention_heads");
+    put_u32(c, "kda.head_dim", dim);
+    put_u32(c, "ssm.conv_kernel", get_u32(c, K_DELTA_TAPS));
+    return c->status;
+}
+
+/* What Kimi Linear's published folders have in an object, layers counted from 1. Members that are not known leave it to be refused. */
+void config_kimi(json_t *root) {
+    static const char *const names[][2] = {{"head_dim", "linear_head_dim"},
+                                           {"num_heads", "linear_num_heads"},
+                                           {"short_conv_kernel_size", "linear_conv_kernel_dim"}};
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    json_t *of = json_object_get(root, "linear_attn_config"), *full = json_object_get(of, "full_attn_layers"),
+           *rest = json_object_get(of, "kda_layers"), *v;
+    const json_int_t n = json_integer_value(json_object_get(root, "num_hidden_layers"));
+    size_t i, known = 2;
+    if (!type || strcmp(type, "kimi_linear") != 0 || !json_is_array(full) || !json_is_array(rest)) return;
+    for (i = 0; i < 3; i++) known += json_object_get(of, names[i][0]) != NULL;
+    if (n < 1 || n > 65536 || known != json_object_size(of)) return;
+    if (json_array_size(full) + json_array_size(rest) != (size_t)n) return;
+    json_t *types = json_array();
+    for (json_int_t k = 0; k < n; k++) json_array_append_new(types, json_null());
+    const json_t *lists[] = {full, rest};
+    bool all = true;
+    for (int k = 0; k < 2; k++) json_array_foreach(lists[k], i, v) {
+            const json_int_t layer = json_integer_value(v);
+            const char *kind = k ? "linear_attention" : "full_attention";
+            const bool told =
+                layer >= 1 && layer <= n && json_is_null(json_array_get(types, (size_t)layer - 1));
+            if (told) json_array_set_new(types, (size_t)layer - 1, json_string(kind));
+            all &= told;
+        }
+    if (!all) {
+        json_decref(types);
+        return;
+    }
+    for (i = 0; i < 3; i++)
+        if ((v = json_object_get(of, names[i][0]))) json_object_set(root, names[i][1], v);
+    json_object_set_new(root, "layer_types", types);
+    json_object_del(root, "linear_attn_config");
+}
+
 enum infer_status config_mixers(struct config *c) {
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
     if (a->mixer.kind != MIX_DELTA) return INFER_OK;
+    if (a->mixer.by_row) return put_delta_rows(c);
     TRY(put_layers(c));
     for (int i = 0; i < 4; i++) out->delta[i] = (int)get_u32(c, K_DELTA_KEYS + (enum hf_key)i);
     TRY(put_keys(c, K_DELTA_KEYS, K_DELTA_KEY_DIM));
