@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+enum { ROOM_MOST = 64 };
+
 enum infer_status infer_adapter_open(struct infer_adapter **out, const struct infer_model *m,
                                      const char *path, const struct infer_adapter_options *o) {
     struct infer_adapter *a;
@@ -33,21 +35,26 @@ void infer_adapter_info(const struct infer_adapter *a, struct infer_adapter_info
 
 enum infer_status engine_adapters_read(struct adapters *out, struct arena *arena, const struct infer_model *m,
                                        const struct infer_engine_options *o) {
-    const int n = o ? o->n_adapter : 0;
+    const int own = o ? o->n_adapter : 0, room = o ? o->adapter_room : 0, n = own + room;
     *out = (struct adapters){0};
+    if (room < 0 || room > ROOM_MOST || (room && (o->adapter_rank < 1 || o->adapter_rank > LOWRANK_MAX)))
+        return err_set(INFER_E_INPUT,
+                       ".adapter_room is %d with .adapter_rank %d, must be 0 to %d with 1 to %d", room,
+                       o->adapter_rank, ROOM_MOST, LOWRANK_MAX);
     if (!n) return INFER_OK;
     if (o->group || model_drafts(m->m))
         return err_set(INFER_E_UNSUPPORTED, o->group ? "ranks have no adapters yet; one process has"
                                                      : "a model that drafts has no adapters");
     const struct adapter **list = arena_alloc(arena, (size_t)n * sizeof *list);
     if (!list) return err_set(INFER_E_MEMORY, "out of memory for adapters");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < room; i++) list[own + i] = NULL;
+    for (int i = 0; i < own; i++) {
         const struct adapter *a = list[i] = o->adapter[i]->a;
         if (o->adapter[i]->of != m) return err_set(INFER_E_INPUT, "%s was opened for another model", a->path);
         if (o->adapter_scale && !isfinite(o->adapter_scale[i]))
             return err_set(INFER_E_INPUT, "%s: its scale is %g", a->path, (double)o->adapter_scale[i]);
     }
-    *out = (struct adapters){list, n};
+    *out = (struct adapters){list, n, room, room ? o->adapter_rank : 0};
     return INFER_OK;
 }
 
@@ -59,7 +66,8 @@ enum infer_status engine_adapters_open(struct infer_engine *e, const struct infe
     e->scale_of = arena_alloc(&e->arena, n_slot * sizeof *e->scale_of);
     if (!e->default_scale || !e->scale || !e->scale_of)
         return err_set(INFER_E_MEMORY, "out of memory for adapters");
-    for (size_t i = 0; i < n; i++) e->default_scale[i] = o->adapter_scale ? o->adapter_scale[i] : 1;
+    for (int i = 0; i < e->adapters.n - e->adapters.n_room; i++)
+        e->default_scale[i] = o->adapter_scale ? o->adapter_scale[i] : 1;
     return INFER_OK;
 }
 
@@ -68,7 +76,7 @@ uint64_t engine_adapter_key(const struct infer_engine *e, const float *scale) {
     if (!scale) scale = e->default_scale;
     for (int i = 0; i < e->adapters.n; i++) {
         uint32_t bits;
-        if (scale[i] == 0) continue;
+        if (scale[i] == 0 || !e->adapters.adapter[i]) continue;
         memcpy(&bits, &scale[i], sizeof bits);
         key = (key ^ e->adapters.adapter[i]->hash) * UINT64_C(0x100000001b3);
         key = (key ^ key >> 32 ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
@@ -82,6 +90,37 @@ void engine_adapt(struct infer_engine *e, int seq, const float *scale) {
     bool some = false;
     if (!n) return;
     memcpy(e->scale + n * (size_t)seq, scale ? scale : e->default_scale, n * sizeof *scale);
-    for (size_t i = 0; i < n; i++) some |= e->scale[n * (size_t)seq + i] != 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!e->adapters.adapter[i]) e->scale[n * (size_t)seq + i] = 0;
+        some |= e->scale[n * (size_t)seq + i] != 0;
+    }
     e->scale_of[seq] = some ? e->scale + n * (size_t)seq : NULL;
+}
+
+/* Every list of every part: what the place's adapter adds, or no longer. */
+static void fill_lists(struct infer_engine *e) {
+    for (int k = 0; k < e->plan.n_part; k++)
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const struct op_list *l = &e->plan.part[k].list[c];
+            for (int i = 0; i < l->n_op; i++)
+                if (l->op[i].kind == OP_LOWRANK) /* of its site (emit.c) the first member */
+                    adapters_fill(&e->adapters, (struct adapter_site *)(void *)l->op[i].lowrank.w);
+        }
+}
+
+enum infer_status infer_engine_adapter(struct infer_engine *e, int place, const struct infer_adapter *a) {
+    const int n = e->adapters.n, first = n - e->adapters.n_room;
+    if (place < first || place >= n)
+        return err_set(INFER_E_INPUT, "place %d: those for adapters that come are %d to %d", place, first,
+                       n - 1);
+    if (e->n_submit != e->n_wait)
+        return err_set(INFER_E_INPUT, "an adapter comes between steps, and one is queued");
+    for (int seq = 0; seq < e->plan.set.n_slot; seq++)
+        if (e->kv.seq[seq].open && e->scale_of[seq] && e->scale_of[seq][place] != 0)
+            return err_set(INFER_E_INPUT, "place %d: sequence %d has its adapter", place, seq);
+    if (a && a->of != e->model) return err_set(INFER_E_INPUT, "%s was opened for another model", a->a->path);
+    if (a) TRY(adapter_fits(a->a, e->adapters.rank));
+    e->adapters.adapter[place] = a ? a->a : NULL;
+    fill_lists(e);
+    return INFER_OK;
 }

@@ -242,6 +242,9 @@ struct infer_engine_options {
     const struct infer_adapter *const *adapter;
     const float *adapter_scale;
     int n_adapter;
+    /* Places behind those for adapters that come later (infer_engine_adapter), each with adapter_rank in sum on any matrix; memory for what
+     * rows become between their two products is taken at the start. At most 64; not on a card. */
+    int adapter_room, adapter_rank;
     const struct infer_model *hidden_for; /* a head for this model: infer_tapped works; NULL: none */
     /* rank 0 of it, whose ranks compute the model; threads are those of this process; NULL: no other process does */
     struct infer_group *group;
@@ -253,6 +256,10 @@ struct infer_engine_options {
 enum infer_status infer_engine_create(struct infer_engine **out, const struct infer_model *m,
                                       const struct infer_engine_options *options);
 void infer_engine_free(struct infer_engine *e);
+/* Puts an adapter, which outlives the engine or the next call, in a place of the room: n_adapter of the options and up; NULL: takes out what
+ * stands there. Scales of all sequences count places. No step may be in flight, and no open sequence may have a scale there. Pages and snapshots
+ * know an adapter by its content. errors: INFER_E_INPUT (these; a control vector; a rank without room; another model's) */
+enum infer_status infer_engine_adapter(struct infer_engine *e, int place, const struct infer_adapter *a);
 
 enum { INFER_KV_GROUPS = 8 };
 struct infer_engine_info {

@@ -50,6 +50,7 @@ enum infer_status adapters_open(struct adapter_list *l, const struct options *o,
     *l = (struct adapter_list){0};
     for (int i = 0; !s && i < o->lora.n; i++) s = add(l, m, o->lora.text[i], false, NULL);
     l->n_lora = l->n;
+    l->n_room = o->lora_dir ? o->max_loras : 0;
     for (int i = 0; !s && i < o->control_vector.n; i++)
         s = add(l, m, o->control_vector.text[i], true, &layers);
     if (s) adapters_close(l);

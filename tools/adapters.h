@@ -3,13 +3,14 @@
 #include "infer.h"
 #include "tools/options.h"
 
-enum { ADAPTERS_MAX = 2 * OPTION_MAX_TEXTS };
+enum { ADAPTERS_MAX = 2 * OPTION_MAX_TEXTS + 64 };
 
 /* adapter[n], those of --lora first, n_lora of them. */
 struct adapter_list {
     struct infer_adapter *adapter[ADAPTERS_MAX];
     float scale[ADAPTERS_MAX];
     int n, n_lora;
+    int n_room; /* places behind them, for those that come (--lora-dir) */
 };
 
 /* "FILE:SCALE", SCALE a number, or "FILE" (1): path[n]. errors: INFER_E_INPUT */

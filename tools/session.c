@@ -172,7 +172,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
         all < n_ctx * n_slot ? all + n_slot * PAGE : 0; /* sequences that share pages do so here */
     if (out->kv_tokens > out->ctx * n_slot) out->kv_tokens = 0;
     out->profile = NULL;
-    out->n_adapter = 0;
+    out->n_adapter = out->adapter_room = 0;
     out->group = NULL; /* what drafts is small: rank 0 has it, in one stage; it may have no experts */
     out->stages = 0, out->ep = false;
     out->gpu_layers = out->cpu_experts = -1;
@@ -227,6 +227,7 @@ static enum infer_status engine_options(struct session *s, const struct options 
     TRY(adapters_open(&s->adapters, o, s->model));
     eo->adapter = (const struct infer_adapter *const *)s->adapters.adapter;
     eo->adapter_scale = s->adapters.scale, eo->n_adapter = s->adapters.n;
+    eo->adapter_room = s->adapters.n_room, eo->adapter_rank = o->max_lora_rank;
     eo->inputs = sight_path(tower, sizeof tower, s->path, o);
     if (eo->inputs && need->text)
         eo->vram_reserve += sight_reserve(s->model, tower, o, on_card(s->model, eo));

@@ -307,24 +307,59 @@ void adapter_close(struct adapter *a) {
 static bool is_for(const struct adapter_part *p, int group, int layer) {
     return p->group == group && (group >= 0 || p->layer == layer);
 }
-enum infer_status adapters_of(const struct adapters *a, struct arena *arena, int group, int layer,
-                              struct lowrank *out) {
+
+static int parts_at(const struct adapter *a, int group, int layer) {
     int n = 0;
-    *out = (struct lowrank){0};
-    for (int i = 0; a && i < a->n; i++)
-        for (int k = 0; k < a->adapter[i]->n_part; k++) n += is_for(&a->adapter[i]->part[k], group, layer);
-    if (!n) return INFER_OK;
-    struct lowrank_part *part = arena_alloc(arena, (size_t)n * sizeof *part);
-    if (!part) return err_set(INFER_E_MEMORY, "out of memory for adapters");
+    for (int k = 0; a && k < a->n_part; k++) n += is_for(&a->part[k], group, layer);
+    return n;
+}
+
+/* low.r stays what there is room for. */
+void adapters_fill(const struct adapters *a, struct adapter_site *site) {
+    int at = 0, n = 0;
     for (int i = 0; i < a->n; i++)
-        for (int k = 0; k < a->adapter[i]->n_part; k++) {
+        for (int k = 0; a->adapter[i] && k < a->adapter[i]->n_part; k++) {
             const struct adapter_part *p = &a->adapter[i]->part[k];
-            if (!is_for(p, group, layer)) continue;
-            struct lowrank_part *to = &part[out->n_part++];
-            *to = p->low;
-            to->adapter = i, to->at = out->r;
-            out->r += to->r;
+            if (!is_for(p, site->group, site->layer)) continue;
+            if (n == site->n_most || at + p->low.r > site->low.r) infer_bug("an adapter without room");
+            site->part[n] = p->low;
+            site->part[n].adapter = i, site->part[n].at = at;
+            at += site->part[n++].r;
         }
-    out->part = part;
+    site->low.n_part = n;
+}
+
+enum infer_status adapters_at(const struct adapters *a, struct arena *arena, const struct weight_group *group,
+                              int layer, struct adapter_site **out) {
+    const int id = group ? group->id : -1, room = group ? a->n_room * group->n_member : 0;
+    int n = room, r = room * a->rank;
+    *out = NULL;
+    for (int i = 0; i < a->n - a->n_room; i++) {
+        n += parts_at(a->adapter[i], id, layer);
+        for (int k = 0; k < a->adapter[i]->n_part; k++)
+            if (is_for(&a->adapter[i]->part[k], id, layer)) r += a->adapter[i]->part[k].low.r;
+    }
+    if (!n) return INFER_OK;
+    struct adapter_site *site = arena_alloc(arena, sizeof *site);
+    struct lowrank_part *part = arena_alloc(arena, (size_t)n * sizeof *part);
+    if (!site || !part) return err_set(INFER_E_MEMORY, "out of memory for adapters");
+    *site = (struct adapter_site){
+        .low = {.part = part, .r = r}, .part = part, .n_most = n, .group = id, .layer = layer};
+    adapters_fill(a, site);
+    *out = site;
+    return INFER_OK;
+}
+
+enum infer_status adapter_fits(const struct adapter *a, int rank) {
+    for (int k = 0; k < a->n_part; k++) {
+        if (a->part[k].group < 0) return err_set(INFER_E_INPUT, "%s is a control vector", a->path);
+        int r = 0;
+        for (int i = 0; i < a->n_part; i++)
+            if (a->part[i].group == a->part[k].group && a->part[i].low.col == a->part[k].low.col)
+                r += a->part[i].low.r;
+        if (r > rank)
+            return err_set(INFER_E_INPUT, "%s has rank %d, and there is room for %d (.adapter_rank)", a->path,
+                           r, rank);
+    }
     return INFER_OK;
 }

@@ -29,9 +29,21 @@ int adapter_row(const struct model *m, bool from_folder, bool to_folder, const c
 
 /* Those that an engine has, in the order of their scales (step.adapter). */
 struct adapters {
-    const struct adapter *const *adapter; /* adapter[n] */
+    const struct adapter **adapter; /* adapter[n]; NULL: nothing stands there */
     int n;
+    /* the last n_room of them may come and go, each with `rank` in sum on any matrix; never vectors */
+    int n_room, rank;
 };
-/* What they add to the product of a group, or (group -1) behind a layer; .n_part 0: nothing. errors: INFER_E_MEMORY */
-enum infer_status adapters_of(const struct adapters *a, struct arena *arena, int group, int layer,
-                              struct lowrank *out);
+/* What they add to the product of a group, or (group NULL) behind a layer, with room for what may come; `low` is what operations have. */
+struct adapter_site {
+    struct lowrank low;
+    struct lowrank_part *part; /* part[n_most]: low.part */
+    int n_most, group, layer;
+};
+/* *out NULL: nothing, and there is no room. errors: INFER_E_MEMORY */
+enum infer_status adapters_at(const struct adapters *a, struct arena *arena, const struct weight_group *group,
+                              int layer, struct adapter_site **out);
+/* Whether a fits a room of this rank on each matrix. errors: INFER_E_INPUT (rank, vectors) */
+enum infer_status adapter_fits(const struct adapter *a, int rank);
+/* After a place of the room has changed, of every site. */
+void adapters_fill(const struct adapters *a, struct adapter_site *site);

@@ -17,33 +17,30 @@ static void put_op(struct emitter *e, const char *name, struct op op) {
 
 /* ---- adapters ---- */
 
-static void put_lowrank(struct emitter *e, const char *name, int group, struct op_lowrank o) {
-    struct lowrank found, *w;
+/* group NULL: vectors behind the layer */
+static void put_lowrank(struct emitter *e, const char *name, const struct weight_group *group,
+                        struct op_lowrank o) {
+    struct adapter_site *site;
     if (!e->range->adapters || e->status) return;
-    e->status = adapters_of(e->range->adapters, e->arena, group, e->layer, &found);
-    if (e->status || !found.n_part) return;
-    if (!(w = arena_alloc(e->arena, sizeof *w))) {
-        e->status = err_set(INFER_E_MEMORY, "out of memory for adapters");
-        return;
-    }
-    *w = found;
-    o.w = w;
+    e->status = adapters_at(e->range->adapters, e->arena, group, e->layer, &site);
+    if (e->status || !site) return;
+    o.w = &site->low;
     put_op(e, name, (struct op){.kind = OP_LOWRANK, .lowrank = o});
 }
 
 void emit_vectors(struct emitter *e, struct view x) {
     static const struct view none = {-1, 0, 0};
-    put_lowrank(e, "layer_vector", -1, (struct op_lowrank){.x = x, .choice = none, .out = x});
+    put_lowrank(e, "layer_vector", NULL, (struct op_lowrank){.x = x, .choice = none, .out = x});
 }
 
 void emit_op(struct emitter *e, const char *name, struct op op) {
     static const struct view none = {-1, 0, 0};
     put_op(e, name, op);
     if (op.kind == OP_MATMUL)
-        put_lowrank(e, name, op.matmul.w->id,
+        put_lowrank(e, name, op.matmul.w,
                     (struct op_lowrank){.x = op.matmul.x, .choice = none, .out = op.matmul.out});
     if (op.kind == OP_EXPERTS)
-        put_lowrank(e, name, op.experts.w->id,
+        put_lowrank(e, name, op.experts.w,
                     (struct op_lowrank){.x = op.experts.x,
                                         .choice = op.experts.choice,
                                         .out = op.experts.out,

@@ -97,6 +97,12 @@ static enum infer_status adapters_on(const struct plan_options *o) {
     if (!o->adapters) return INFER_OK;
     if (o->ranks > 1)
         return err_set(INFER_E_UNSUPPORTED, "ranks have no adapters yet; without .ranks there are some");
+    if (o->adapters->n_room && strcmp(o->place.device->name, "cuda") == 0)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            ".adapter_room %d: a card has no adapters yet that come while an engine runs; .device cpu "
+            "has",
+            o->adapters->n_room);
     return INFER_OK;
 }
 
@@ -349,7 +355,7 @@ bool plan_has_experts(const struct model *m, int n) {
 
 bool plan_adapts_experts(const struct plan_options *o) {
     for (int i = 0; o->adapters && i < o->adapters->n; i++)
-        for (int k = 0; k < o->adapters->adapter[i]->n_part; k++)
+        for (int k = 0; o->adapters->adapter[i] && k < o->adapters->adapter[i]->n_part; k++)
             if (o->adapters->adapter[i]->part[k].low.n_stack > 1) return true;
     return false;
 }

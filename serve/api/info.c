@@ -63,6 +63,11 @@ void get_models(struct server *s, const char *rest, struct page *p) {
     }
     json_put(&p->body, "{object:'list' data:[");
     for (int i = 0; i < s->n_name; i++) add_model(s, s->names[i], &p->body);
+    for (int i = s->adapters ? s->adapters->n : 0; s->loras && i < s->adapters->n + s->adapters->n_room;
+         i++) {
+        struct lora_seen seen;
+        if (loras_at(s, i, &seen)) add_model(s, seen.name, &p->body);
+    }
     json_put(&p->body, "] has_more:false first_id:%s last_id:%s models:[", s->names[0],
              s->names[s->n_name - 1]);
     models_codex(s->name, s->n_ctx, s->vision != NULL, &p->body);

@@ -152,7 +152,13 @@ static bool engine_see(struct engine_port *m, bool beside) {
 
 static bool engine_order(struct engine_port *m, struct lane_order *o) {
     const struct engine_side *e = m->state;
-    return infer_sched_rests(e->sched) && lanes_do(e->lanes, o);
+    if (!infer_sched_rests(e->sched)) return false;
+    if (e->lanes && o->action != LANE_ADAPTER) return lanes_do(e->lanes, o);
+    o->status = o->action == LANE_ADAPTER
+                    ? infer_engine_adapter(e->of.engine, o->lane, o->put)
+                    : err_set(INFER_E_UNSUPPORTED, "there are no slots that are asked of");
+    if (o->status) snprintf(o->message, sizeof o->message, "%s", err_message());
+    return true;
 }
 
 static bool engine_idle(struct engine_port *m) {
@@ -256,7 +262,7 @@ enum infer_status engine_port_open(struct engine_port **out, const struct port_e
         .kv_free = engine_kv_free,
         .step = engine_step,
         .idle = engine_idle,
-        .order = of->lanes ? engine_order : NULL,
+        .order = engine_order,
         .kept = engine_kept,
         .see = of->vision ? engine_see : NULL,
         .cancel = engine_cancel,

@@ -179,6 +179,7 @@ void job_unref(struct job *j) {
     buf_free(&j->feed);
     job_drop_body(j);
     pthread_mutex_destroy(&j->lock);
+    loras_release(j);
     if (j->server->house) house_left(j->server);
     mem_free(j);
 }

@@ -124,6 +124,7 @@ struct ask {
 
     /* scales of all adapters; NULL: there are none, or nothing is said yet */
     float *adapter;
+    bool lora_said;     /* the request names them */
     int id_slot;        /* the lane that it is noted in (lanes.h); -1: any */
     int32_t make_id[2]; /* params.make_id */
     char model[257];    /* as the client says it; "": nothing */
@@ -200,6 +201,7 @@ struct job {
     int n_predict;             /* most tokens of a choice, with the room that there is */
     struct buf warnings;       /* "field: reason; .." */
     uint64_t seed;
+    uint64_t loras;   /* bits of the places that it has (loras.c) */
     uint64_t salt;    /* of the prefix cache: of the key and cache_salt */
     struct buf reply; /* of a front end that has `reply` */
 

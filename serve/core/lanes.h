@@ -4,10 +4,11 @@
 #pragma once
 #include "infer.h"
 
-enum lane_action { LANE_SAVE, LANE_RESTORE, LANE_ERASE };
+enum lane_action { LANE_SAVE, LANE_RESTORE, LANE_ERASE, LANE_ADAPTER /* of no lane: infer_engine_adapter */ };
 struct lane_order {
     enum lane_action action;
-    int lane;
+    int lane; /* of LANE_ADAPTER the place */
+    struct infer_adapter *put;
     uint64_t salt;        /* of who asks: lanes of others are empty */
     const float *adapter; /* scales of what is restored (struct infer_prefix) */
     char file[300];       /* path */

@@ -82,8 +82,13 @@ enum infer_status job_read_body(struct job *j, json_t **out) {
 /* ---- prompts ---- */
 
 static enum infer_status check_model(struct job *j) {
-    const struct server *s = j->server;
+    struct server *s = j->server;
     if (!*j->ask.model || s->house || server_knows_model(s, j->ask.model)) return INFER_OK;
+    const int lora = loras_named(s, j->ask.model); /* as vLLM has it: the model with this adapter */
+    if (lora >= 0) {
+        if (!j->ask.lora_said) j->ask.adapter[lora] = 1;
+        return INFER_OK;
+    }
     if (s->o.strict_model)
         return job_refuse(j, 404, "model_not_found", "model",
                           "the model '%s' does not exist here; this server has '%s'", j->ask.model, s->name);
@@ -312,6 +317,7 @@ static enum infer_status read_ask(struct job *j) {
 static enum infer_status prompts(struct job *j) {
     TRY(read_ask(j));
     TRY(check_model(j));
+    TRY(loras_hold(j));
     return make_prompts(j);
 }
 

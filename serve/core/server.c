@@ -96,7 +96,7 @@ static enum infer_status take_template(struct server *s) {
 }
 
 enum infer_status server_scales(struct server *s, float **out) {
-    const size_t n = s->adapters ? (size_t)s->adapters->n : 0;
+    const size_t n = s->adapters ? (size_t)(s->adapters->n + s->adapters->n_room) : 0;
     *out = NULL;
     if (!n) return INFER_OK;
     TRY(mem_new(out, n * sizeof **out, "scales of adapters"));
@@ -107,7 +107,7 @@ enum infer_status server_scales(struct server *s, float **out) {
 }
 void server_set_scales(struct server *s, const float *scale) {
     pthread_mutex_lock(&s->vocab_lock);
-    memcpy(s->scale, scale, (size_t)s->adapters->n * sizeof *scale);
+    memcpy(s->scale, scale, (size_t)(s->adapters->n + s->adapters->n_room) * sizeof *scale);
     pthread_mutex_unlock(&s->vocab_lock);
 }
 

@@ -64,6 +64,7 @@ struct keys;
 struct timeline;
 struct web;
 struct scheduler;
+struct loras;
 struct prepare;
 struct server {
     struct serve_options o;
@@ -88,6 +89,7 @@ struct server {
     /* the caller's, set before the model is taken; NULL: none. scale[n]: of requests that say nothing, under vocab_lock */
     const struct adapter_list *adapters;
     float scale[ADAPTERS_MAX];
+    struct loras *loras; /* that come and go; NULL: none do (loras.c) */
     pthread_mutex_t vocab_lock;
     struct infer_grammar_vocab *vocab; /* for grammars; NULL: not needed yet */
     struct grammars *grammars;         /* that requests have asked for */
@@ -176,6 +178,33 @@ bool server_knows_model(const struct server *s, const char *name);
 enum infer_status server_scales(struct server *s, float **out);
 /* From now on these are it. */
 void server_set_scales(struct server *s, const float *scale);
+/* ---- adapters that come and go (loras.c) ---- */
+
+enum { LORAS_MAX = 64 };
+/* What is asked; *_at: names of fields for messages. */
+struct lora_ask {
+    char path[4096], name[257]; /* name "": that of the file */
+    const char *path_at, *name_at;
+    int id;      /* of what is to go; -1: it is named */
+    float scale; /* of requests that say nothing */
+};
+struct lora_seen {
+    char name[257], path[4096];
+};
+/* dir NULL: none do. s has its model's adapters. errors: INFER_E_IO, INFER_E_MEMORY */
+enum infer_status loras_open(struct server *s, const char *dir);
+void loras_close(struct server *s);
+/* What stands at the place of a scale; false: nothing. */
+bool loras_at(struct server *s, int scale, struct lora_seen *out);
+/* The scale of the one of this name; -1: there is none. */
+int loras_named(struct server *s, const char *name);
+/* The job has those with a scale until loras_release. errors: INFER_E_INPUT after job_refuse (one is gone) */
+enum infer_status loras_hold(struct job *j);
+void loras_release(struct job *j);
+/* The place of its scale; that one goes, when nobody has it any more. errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
+enum infer_status loras_load(struct job *j, struct lora_ask *a, int *scale);
+enum infer_status loras_unload(struct job *j, struct lora_ask *a);
+
 /* This model's grammar vocabulary, made at the first call. */
 enum infer_status server_vocab(struct server *s, struct infer_grammar_vocab **out);
 

@@ -111,6 +111,7 @@ void server_close(struct server *s) {
     s->scheduler = NULL;
     web_close(s->web);
     server_leave_model(s);
+    loras_close(s);
     prompt_log_close(s->prompts);
     keys_close(s->keys);
     pthread_mutex_destroy(&s->vocab_lock);

@@ -135,6 +135,7 @@ static enum infer_status start(struct server *s, struct session *session, const 
     TRY(sight_open(&s->vision, session, o, o->mmproj && strcmp(o->mmproj, "none") != 0));
     TRY(serve_port(&port, o, session, s->vision, &draft));
     s->adapters = &session->adapters;
+    TRY(loras_open(s, o->lora_dir));
     TRY(server_ready(s, session->model, port, session->path));
     web_where(s->web, where, sizeof where);
     tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
@@ -143,6 +144,7 @@ static enum infer_status start(struct server *s, struct session *session, const 
     say_vision(s->vision);
     say_kept(session->engine);
     if (session->adapters.n_lora) tool_say("%d adapters (/lora-adapters)", session->adapters.n_lora);
+    if (o->lora_dir) tool_say("up to %d adapters of %s (/lora-adapters/load)", o->max_loras, o->lora_dir);
     if (s->vision && o->image_urls) tool_say("pictures are fetched from %s", o->image_urls);
     say_more(s);
     return INFER_OK;
@@ -152,6 +154,7 @@ static enum infer_status start_several(struct server *s, struct serve_models **m
                                        const struct options *o) {
     char where[700];
     if (world_group()) return err_set(INFER_E_UNSUPPORTED, "--models: ranks compute one model");
+    if (o->lora_dir) return err_set(INFER_E_UNSUPPORTED, "--lora-dir is of a server of one model");
     TRY(serve_models_open(models, s, o, options_of));
     web_where(s->web, where, sizeof where);
     tool_say("serving %d models of %s at %s, loaded when a request names one", serve_models_count(*models),

@@ -397,7 +397,7 @@ static void open_lists_with(struct lists *o, const char *folder, const char *dev
     if (adapter) {
         assert_ok(adapter_open(&o->adapter, o->model, adapter, 0, 0));
         o->list[0] = o->adapter;
-        o->adapters = (struct adapters){o->list, 1};
+        o->adapters = (struct adapters){.adapter = o->list, .n = 1};
         po.adapters = &o->adapters;
     }
     assert_ok(plan_make(&o->plan, &o->arena, ranks ? o->share : o->model, &po));

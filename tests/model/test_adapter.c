@@ -341,6 +341,107 @@ static void answer(struct infer_engine *e, int n_vocab, const float *const scale
     }
 }
 
+/* What `come` finds: a model with two adapters, the logits without, with the one and with the other. */
+struct coming {
+    struct golden g;
+    struct infer_model *m;
+    struct infer_adapter *a[2];
+    float *want[3], *got; /* want[2]: without */
+    size_t n;
+};
+static struct infer_engine_options room_on(const char *device, int rank) {
+    return (struct infer_engine_options){.device = device,
+                                         .kv_type = "f32",
+                                         .threads = 2,
+                                         .ctx = MAX_TOKENS,
+                                         .batch = 2 * MAX_TOKENS,
+                                         .slots = 3,
+                                         .decode_rows = 4,
+                                         .all_logits = true,
+                                         .strict_fp32 = true,
+                                         .gpu_layers = -1,
+                                         .cpu_experts = -1,
+                                         .adapter_room = 2,
+                                         .adapter_rank = rank};
+}
+static void coming_open(struct coming *c, const char *device) {
+    char path[512], other[512];
+    read_golden(&c->g, rows[0], path);
+    assert_ok(infer_model_open(&c->m, c->g.path, NULL));
+    assert_ok(infer_adapter_open(&c->a[0], c->m, path, NULL));
+    test_path(other, sizeof other, "golden/adapter/llama-second");
+    assert_ok(infer_adapter_open(&c->a[1], c->m, other, NULL));
+    c->n = elements(&c->g, c->g.prompt);
+    c->got = malloc(c->n * 4);
+    for (int i = 0; i < 3; i++) {
+        struct infer_engine *e = engine(c->m, device, 2, &c->a[i % 2], NULL, i < 2);
+        compute(e, &c->g, c->g.prompt, 7, false, c->want[i] = malloc(c->n * 4));
+        infer_engine_free(e);
+    }
+}
+static void coming_close(struct coming *c) {
+    for (int i = 0; i < 2; i++) infer_adapter_close(c->a[i]);
+    for (int i = 0; i < 3; i++) free(c->want[i]);
+    free(c->got);
+    infer_model_close(c->m);
+    golden_free(&c->g);
+}
+
+/* The logits of sequences that have what stands in a place (-1: in none). */
+static void at_place(struct coming *c, struct infer_engine *e, int place, const float *want) {
+    e->default_scale[0] = place == 0, e->default_scale[1] = place == 1;
+    compute(e, &c->g, c->g.prompt, 7, false, c->got);
+    assert_memory_equal(c->got, want, c->n * 4);
+}
+static void stays_with_who_has_it(struct infer_engine *e, int place) {
+    const float scale[2] = {1, 1};
+    struct infer_output out;
+    int seq, n;
+    assert_ok(infer_seq_open(e, &seq));
+    assert_ok(infer_seq_prefix(e, seq, &(int32_t){3}, 1, &(struct infer_prefix){.adapter = scale}, &n));
+    assert_ok(infer_step(e, &(struct infer_row){.id = 3, .seq = seq}, 1, &out));
+    assert_int_equal(infer_engine_adapter(e, place, NULL), INFER_E_INPUT);
+    infer_seq_close(e, seq);
+}
+
+/* Adapters that come into an engine and go: the bits are those of an engine that has had them from the start, whichever place they have and whatever
+ * stands beside them; who has one keeps it. */
+static void adapters_come_and_go(void **state) {
+    static const char *const devices[] = {"ref", "cpu"};
+    (void)state;
+    for (int d = 0; d < (cpu_isa_best() == CPU_ISA_NONE ? 1 : 2); d++) {
+        struct coming c;
+        struct infer_engine *e;
+        struct infer_engine_info info;
+        coming_open(&c, devices[d]);
+        struct infer_engine_options o = room_on(devices[d], 0);
+        assert_int_equal(infer_engine_create(&e, c.m, &o), INFER_E_INPUT);
+        o.adapter_rank = 1;
+        assert_ok(infer_engine_create(&e, c.m, &o));
+        assert_int_equal(infer_engine_adapter(e, 0, c.a[0]), INFER_E_INPUT);
+        assert_non_null(strstr(infer_error(), "there is room for 1 (.adapter_rank)"));
+        infer_engine_free(e);
+        o.adapter_rank = 64;
+        assert_ok(infer_engine_create(&e, c.m, &o));
+        infer_engine_info(e, &info);
+        assert_int_equal(info.n_adapter, 2);
+        for (int round = 0; round < 4; round++) { /* in both places, alone and beside the other one */
+            const int first = round % 2;
+            assert_ok(infer_engine_adapter(e, first, c.a[0]));
+            if (round >= 2) assert_ok(infer_engine_adapter(e, !first, c.a[1]));
+            at_place(&c, e, first, c.want[0]);
+            at_place(&c, e, !first, c.want[round >= 2 ? 1 : 2]);
+            at_place(&c, e, -1, c.want[2]);
+            stays_with_who_has_it(e, first);
+            for (int i = 0; i < 2; i++) assert_ok(infer_engine_adapter(e, i, NULL));
+        }
+        assert_int_equal(infer_engine_adapter(e, 2, c.a[0]), INFER_E_INPUT);
+        assert_int_equal(infer_engine_adapter(e, -1, c.a[0]), INFER_E_INPUT);
+        infer_engine_free(e);
+        coming_close(&c);
+    }
+}
+
 /* A row has the same bits alone, beside rows with other adapters and for any number of threads; one without an adapter those of an engine
  * that has none. */
 static void neighbours_do_not_matter(void **state) {
@@ -769,6 +870,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(as_peft),
         cmocka_unit_test(as_peft_on_a_card),
         cmocka_unit_test(folders_and_gguf),
+        cmocka_unit_test(adapters_come_and_go),
         cmocka_unit_test(neighbours_do_not_matter),
         cmocka_unit_test(neighbours_do_not_matter_on_a_card),
         cmocka_unit_test(the_cache_knows),
