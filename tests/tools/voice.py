@@ -69,6 +69,18 @@ h = Heard()
 same("a click is no speech", (voice.listen(frames((1, 20), (.03, 9000), (1, 20)), h, .3), h.sound), (None, b""))
 same("neither is noise", (voice.listen(frames((3, 900)), h, .3), h.sound), (None, b""))
 
+class Slow:
+    def add(self, frame): time.sleep(.08)
+
+def timed(source):
+    for frame in source:
+        first.append(time.monotonic())
+        yield frame
+
+first = []
+ended = voice.listen(timed(frames((.4, 20), (.5, 8000), (1, 20))), Slow(), .2) - first[0]
+check("the end is when it was said, also for one who hears slowly", .3 < ended < 1.7 < first[-1] - first[0], (ended, first[-1] - first[0]))
+
 # ---- a server that goes on only when the first sentence was spoken
 PLAY = f"{sys.executable} -c \"import sys; d = sys.stdin.buffer.read(); open('played', 'ab').write(d); open('log', 'a').write('played %d\\n' % len(d))\""
 SAY = f"{sys.executable} -c \"import sys; t = sys.stdin.read().strip(); open('log', 'a').write(t + '\\n'); sys.stdout.buffer.write(b'RIFF' + bytes(40) + len(t) * b'ab')\""

@@ -248,6 +248,12 @@ function saveSettings(event) {
   look();
 }
 
+/** Calls that wait can be run once the tools are known; nothing else is made anew, as it may be read or edited. */
+function showCalls() {
+  const c = store.current, n = c && c.nodes[c.leaf], e = n && byId("m-" + n.id);
+  if (e && n.calls.some((call) => call.result === undefined) && !actions.running) e.replaceWith(view.message(c, n));
+}
+
 /** Another server of tools: the page is loaded again, as its policy names the one that it may ask. */
 function changeTools(address, key) {
   remembered.set(TOOLS, address);
@@ -389,7 +395,7 @@ function fromAnotherTab(event) {
 function start() {
   const ask = byId("ask"), talk = byId("talk");
   showTheme();
-  tools.start().then(() => { if (!actions.running && tools.client) view.talk(); });
+  tools.start().then(showCalls);
   store.load();
   view.conversations();
   view.talk();
