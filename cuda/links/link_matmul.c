@@ -1,4 +1,5 @@
-/* LINK_MATMUL, LINK_GATED, LINK_RESIDUAL: a matmul, with what stands in front and behind. */
+/* LINK_MATMUL, LINK_GATED, LINK_RESIDUAL: a matmul, with what stands in front and behind. LINK_ADAPTED, LINK_ADAPTED_SUM: with what adapters
+ * add to it between. */
 #include "cuda/plan/link_type.h"
 
 /* The form in which the kernels of a group of matrices read their input; FORM_ROWS: no fused kernel has the layouts (or
@@ -52,12 +53,21 @@ static bool is_twice(const struct link_case *c, const struct cuda_link *k) {
            one.slot == next.slot;
 }
 
+/* Of a norm that a matmul and what adapters add to it read, and nothing else. */
+static bool is_adapted_norm(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *low = &c->list->op[k->matmul + 1];
+    const struct view x = c->list->op[k->norm].norm.out;
+    return k->kind == LINK_ADAPTED && view_same(low->lowrank.x, x) &&
+           c->list->buf[x.buf].last == k->matmul + 1;
+}
+
 /* The norm of a whole row, which nothing but the matmul reads. */
 static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
     const struct op_norm *n = &c->list->op[k->norm].norm;
     return n->kind == NORM_RMS && n->w && !n->bias && n->dim == n->x.width &&
            n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 &&
-           (list_hands_over(c->list, k->norm) || (k->kind == LINK_MATMUL && is_twice(c, k))) &&
+           (list_hands_over(c->list, k->norm) || (k->kind == LINK_MATMUL && is_twice(c, k)) ||
+            is_adapted_norm(c, k)) &&
            view_same(c->list->op[k->matmul].matmul.x, n->out);
 }
 
@@ -95,6 +105,25 @@ static bool is_residual(const struct link_case *c, struct cuda_link *k) {
            c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && link_front_fits(c, k);
 }
 
+/* What is added to the product of the same rows, and by no choice. */
+static bool is_adapted(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_lowrank *low = &c->list->op[k->matmul + 1].lowrank;
+    return low->choice.buf < 0 && view_same(low->x, m->x) && view_same(low->out, m->out) &&
+           link_front_fits(c, k);
+}
+/* The sum takes first what adapters add, then the product. */
+static bool is_adapted_sum(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_add *a = &c->list->op[k->matmul + 2].add;
+    return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul + 1) &&
+           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && is_adapted(c, k);
+}
+static int three_kernels(const struct link_case *c, const struct cuda_link *k) {
+    (void)c, (void)k;
+    return 3;
+}
+
 static unsigned gated_gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
     if (c->list->cls == ROW_DECODE) return normed ? 0 : c->int8 ? 1u << FORM_INT8_16 : LINK_HALVES;
     return normed ? 0 : k->wants == FORM_PANEL ? 1u << FORM_PANEL : LINK_TILES & ~(1u << FORM_PANEL);
@@ -126,3 +155,17 @@ const struct link_type link_residual = {
     .takes = link_added_takes,
     .routes = LINK_ROUTES(
         {ROW_DECODE, OP_NORM, 0, 90, 129, true, "by the writer of the residual stream and the reader"})};
+const struct link_type link_adapted = {.classes = LINK_DECODE,
+                                       .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_LOWRANK)},
+                                       .product = PRODUCT_ROWS,
+                                       .reads_rows = true,
+                                       .fits = is_adapted,
+                                       .kernels = three_kernels};
+const struct link_type link_adapted_sum = {.classes = LINK_DECODE | LINK_PROMPT,
+                                           .pattern = {PATTERN(OP_MATMUL, OP_LOWRANK, OP_ADD)},
+                                           .product = PRODUCT_ADDED,
+                                           .stream = true,
+                                           .reads_rows = true,
+                                           .fits = is_adapted_sum,
+                                           .gives = link_gives_stream,
+                                           .kernels = three_kernels};

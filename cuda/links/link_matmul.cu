@@ -1,4 +1,5 @@
-// LINK_MATMUL, LINK_GATED, LINK_RESIDUAL.
+// LINK_MATMUL, LINK_GATED, LINK_RESIDUAL, LINK_ADAPTED, LINK_ADAPTED_SUM.
+#include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "seam/op_list.h"
@@ -82,3 +83,68 @@ static void make_residual(decode_maker &m, decode_link *d) {
 }
 const struct decode_code decode_residual = {true, false, decode_matmul_has, make_residual, NULL, run, NULL};
 const struct prompt_code prompt_residual = {prompt_matmul_make, prompt_matmul_run};
+
+// ---- ADAPTED, ADAPTED_SUM: rows times A in front of the matmul, whose weights are on their way meanwhile
+struct adapted_jobs {
+    matmul_store store; // make_store
+    lowrank_job low;
+};
+static lowrank_job low_job(const cuda_backend *b, const decode_link *d) {
+    const struct op_list *l = decode_list(b);
+    lowrank_job j = cuda_adapters_job(b, l, &l->op[d->is.matmul + 1]);
+    if (d->is.norm < 0) return j;
+    const struct op_norm *n = &l->op[d->is.norm].norm;
+    j.x = cuda_rows(b, l, n->x);
+    j.norm = cuda_constant(b, n->w);
+    j.eps = n->eps;
+    return j;
+}
+static void make_adapted(decode_maker &m, decode_link *d) {
+    make_store(m, d);
+    own<adapted_jobs>(d)->low = low_job(m.b, d);
+}
+static enum infer_status run_adapted(const decode_step &s, const decode_link *d, bool overlap) {
+    const lowrank_job &j = own<adapted_jobs>(d)->low;
+    const int tiles = cuda_adapters_tiles(s.b, decode_rows(s, d));
+    CU(op_lowrank_down(j, tiles, false, op_queue{s.stream, overlap}));
+    TRY(run_store(s, d, overlap));
+    CU(op_lowrank_up(j, tiles, op_queue{s.stream, overlap}));
+    return INFER_OK;
+}
+const struct decode_code decode_adapted = {true,        false, decode_matmul_has, make_adapted, NULL,
+                                           run_adapted, NULL};
+const struct prompt_code prompt_adapted = {};
+
+// Onto the stream, to which the matmul adds then as RESIDUAL's does.
+static void make_adapted_sum(decode_maker &m, decode_link *d) {
+    const struct op_list *l = decode_list(m.b);
+    make_residual(m, d);
+    lowrank_job j = low_job(m.b, d);
+    j.out = cuda_rows(m.b, l, link_writes(l, &d->is));
+    own<adapted_jobs>(d)->low = j;
+}
+static enum infer_status run_adapted_sum(const decode_step &s, const decode_link *d, bool overlap) {
+    const lowrank_job &low = own<adapted_jobs>(d)->low;
+    const int rows = decode_rows(s, d), tiles = cuda_adapters_tiles(s.b, rows);
+    gemv_args j = d->mm.job;
+    j.xo_pitch = decode_output_pitch(d, rows);
+    TRY(decode_matmul_input(s, d, overlap));
+    CU(op_lowrank_down(low, tiles, false, op_queue{s.stream, overlap}));
+    CU(op_lowrank_up(low, tiles, op_queue{s.stream, overlap}));
+    return decode_matmul_launch(s, &d->mm, j, rows);
+}
+const struct decode_code decode_adapted_sum = {
+    true, false, decode_matmul_has, make_adapted_sum, NULL, run_adapted_sum, NULL};
+static void make_prompt_sum(prompt_program *p, cuda_backend *b, prompt_link *d) {
+    const struct op_list *l = b->c.list[ROW_PROMPT];
+    lowrank_job *j = &own<adapted_jobs>(d)->low;
+    prompt_matmul_make(p, b, d);
+    *j = cuda_adapters_job(b, l, &l->op[d->is.matmul + 1]);
+    j->out = cuda_rows(b, l, link_writes(l, &d->is));
+}
+static enum infer_status run_prompt_sum(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
+                                        int n, cudaStream_t s) {
+    TRY(cuda_adapters_prompt(b, own<adapted_jobs>(d)->low, d->out_rows, s));
+    return prompt_matmul_run(b, p, d, n, s);
+}
+const struct prompt_code prompt_adapted_sum = {make_prompt_sum, run_prompt_sum};

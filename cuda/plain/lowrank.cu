@@ -96,13 +96,13 @@ DEV void add_products(float (&acc)[LOWRANK_FEW], const uint4 (&w)[LOWRANK_FEW], 
 
 // ---- rows times A, four ranks a block: each warp has its columns of all rows, eight a lane
 // N rows from row `at` of the tile on, of which `has` (bits from there on) are there; ready: w holds the first columns.
-template <int N>
+template <int N, bool NORM>
 DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_rows &t, const __half *a,
                    int rank, int at, unsigned has, uint4 (&w)[2][LOWRANK_FEW], bool ready) {
-    __shared__ float sums[DOWN_WARPS][N][LOWRANK_FEW];
+    __shared__ float sums[DOWN_WARPS][N][LOWRANK_FEW + 1];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, begin = threadIdx.x * 8;
     const float *x[N];
-    float acc[N][LOWRANK_FEW] = {};
+    float acc[N][LOWRANK_FEW] = {}, squares[N] = {};
 #pragma unroll
     for (int i = 0; i < N; i++) x[i] = x_of(j, p, __shfl_sync(~0u, t.row.x, at + i));
     const int own = lane / LOWRANK_FEW, row = __shfl_sync(~0u, t.row.x, at + (N == 1 ? 0 : own));
@@ -112,21 +112,29 @@ DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_r
             load_ranks(w[1], a, p, rank, k + DOWN_STEP);
         }
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+        for (int h = 0; h < 2; h++) {
+            float norm[8];
+            if (NORM) load_row(norm, j.norm, k + h * DOWN_STEP, p.k);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 if (has >> i & 1) {
                     float v[8];
                     load_row(v, x[i], k + h * DOWN_STEP, p.k);
+#pragma unroll
+                    for (int e = 0; NORM && e < 8; e++) {
+                        squares[i] = fmaf(v[e], v[e], squares[i]);
+                        v[e] *= norm[e];
+                    }
                     add_products(acc[i], w[h], v);
                 }
+        }
     }
 #pragma unroll
     for (int i = 0; i < N; i++)
         if (has >> i & 1)
 #pragma unroll
-            for (int r = 0; r < LOWRANK_FEW; r++) {
-                const float v = warp_sum(acc[i][r]);
+            for (int r = 0; r < LOWRANK_FEW + NORM; r++) {
+                const float v = warp_sum(r < LOWRANK_FEW ? acc[i][r % LOWRANK_FEW] : squares[i]);
                 if (lane == 0) sums[warp][i][r] = v;
             }
     __syncthreads();
@@ -134,11 +142,16 @@ DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_r
     if (warp == 0 && own < N && (has >> own & 1) && rank + r < p.r) {
         float v = 0;
         for (int i = 0; i < DOWN_WARPS; i++) v += sums[i][own][r];
+        if (NORM) {
+            float all = 0;
+            for (int i = 0; i < DOWN_WARPS; i++) all += sums[i][own][LOWRANK_FEW];
+            v /= sqrtf(all / (float)p.k + j.eps);
+        }
         low_of(j, p, row)[rank + r] = v * p.down_a;
     }
     __syncthreads();
 }
-template <bool EACH> // each row has a matrix of its own
+template <bool EACH, bool NORM> // EACH: each row has a matrix of its own
 __global__ void __launch_bounds__(DOWN_WARPS * 32)
     lowrank_down_kernel(const __grid_constant__ lowrank_job j) {
     tile_rows t;
@@ -161,11 +174,12 @@ __global__ void __launch_bounds__(DOWN_WARPS * 32)
         for (int at = 0; at < t.n; at++) {
             if (!(has >> at & 1)) continue;
             const int matrix = matrix_of(j, p, __shfl_sync(~0u, t.row.x, at), blockIdx.z);
-            down_rows<1>(j, p, t, a_of(j, p, matrix), rank, at, 1, w, false);
+            down_rows<1, false>(j, p, t, a_of(j, p, matrix), rank, at, 1, w, false);
         }
     } else {
         for (int at = 0; at < t.n; at += DOWN_ROWS)
-            if (has >> at) down_rows<DOWN_ROWS>(j, p, t, a_of(j, p, 0), rank, at, has >> at, w, at == 0);
+            if (has >> at)
+                down_rows<DOWN_ROWS, NORM>(j, p, t, a_of(j, p, 0), rank, at, has >> at, w, at == 0);
     }
 }
 
@@ -337,17 +351,18 @@ __global__ void __launch_bounds__(UP_THREADS) lowrank_up_kernel(const __grid_con
         }
 }
 
-cudaError_t op_lowrank_run(const lowrank_job &j, int tiles, bool wide, op_queue s) {
+cudaError_t op_lowrank_down(const lowrank_job &j, int tiles, bool wide, op_queue s) {
     const bool each = j.choice.p != NULL;
+    if (!tiles || !j.few) return cudaSuccess;
+    if (wide && !each) return op_launch(lowrank_wide_kernel, dim3(j.more, tiles), DOWN_WARPS * 32, s, j);
+    return op_launch(each     ? lowrank_down_kernel<true, false>
+                     : j.norm ? lowrank_down_kernel<false, true>
+                              : lowrank_down_kernel<false, false>,
+                     dim3(j.few, tiles, j.pairs), DOWN_WARPS * 32, s, j);
+}
+cudaError_t op_lowrank_up(const lowrank_job &j, int tiles, op_queue s) {
     const unsigned blocks = (unsigned)((j.out.width / j.pairs + 2 * UP_THREADS - 1) / (2 * UP_THREADS));
-    cudaError_t e = cudaSuccess;
-    if (!tiles) return e;
-    if (j.few && wide && !each)
-        e = op_launch(lowrank_wide_kernel, dim3(j.more, tiles), DOWN_WARPS * 32, s, j);
-    else if (j.few)
-        e = op_launch(each ? lowrank_down_kernel<true> : lowrank_down_kernel<false>,
-                      dim3(j.few, tiles, j.pairs), DOWN_WARPS * 32, s, j);
-    if (e != cudaSuccess) return e;
-    return op_launch(each ? lowrank_up_kernel<true> : lowrank_up_kernel<false>, dim3(blocks, tiles, j.pairs),
-                     UP_THREADS, s, j);
+    if (!tiles) return cudaSuccess;
+    return op_launch(j.choice.p ? lowrank_up_kernel<true> : lowrank_up_kernel<false>,
+                     dim3(blocks, tiles, j.pairs), UP_THREADS, s, j);
 }

@@ -19,6 +19,10 @@ struct lowrank_job {
     float *low; // low[row][pairs][r]
     int r;
     int few, more; // blocks of ranks
+    // x is the RMS norm of its rows with these weights; NULL: it is as it stands. Not for experts, nor wide.
+    const float *norm;
+    float eps;
 };
-// Attributes of kernels: none. tiles: of this launch, an upper bound; wide: tensor cores, x rounded to TF32 (not for experts).
-cudaError_t op_lowrank_run(const lowrank_job &j, int tiles, bool wide, op_queue s);
+// tiles: of this launch, an upper bound; wide: tensor cores, x rounded to TF32 (not for experts).
+cudaError_t op_lowrank_down(const lowrank_job &j, int tiles, bool wide, op_queue s); // to low
+cudaError_t op_lowrank_up(const lowrank_job &j, int tiles, op_queue s);              // low to out

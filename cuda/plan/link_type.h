@@ -26,6 +26,7 @@ struct link_type {
     enum link_product product;
     bool stream;     /* what it leaves is the residual stream, which is there as rows, too */
     bool packets;    /* it may leave one row in packets */
+    bool reads_rows; /* it reads the input of its matmul, or of the norm in front, as rows, too */
     bool by_experts; /* has the name of its first OP_EXPERTS */
     bool last;       /* where no other kind fits, even a shorter one */
     /* What the kinds of the operations do not answer. */

@@ -48,6 +48,7 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
         return FORM_ROWS;
     const struct view v = link_writes(c->list, g);
     if (!view_same(v, link_reads(c->list, t))) return FORM_ROWS;
+    if (link_types[t->kind]->reads_rows && !type->stream) return FORM_ROWS;
     /* the residual stream is there as rows, too; other results are not */
     if (!normed && !type->stream && c->list->buf[v.buf].last > link_last(t)) return FORM_ROWS;
     return link_has(c, g, g->wants, want) && link_has(c, t, want, FORM_ROWS) ? want : FORM_ROWS;

@@ -1,5 +1,4 @@
 #include "cuda/run/adapters_run.h"
-#include "cuda/plain/lowrank.h"
 #include "base/mem.h"
 #include "quant/quant.h"
 
@@ -143,11 +142,12 @@ enum infer_status cuda_adapters_send(cuda_backend *b, enum row_class cls, const 
 }
 
 // ---- the operation
-static lowrank_job job_of(const cuda_backend *b, const struct op_list *l, const struct op *op, int set) {
+lowrank_job cuda_adapters_job(const cuda_backend *b, const struct op_list *l, const struct op *op) {
     const struct op_lowrank *o = &op->lowrank;
     const struct lowrank_table *t = &b->plan.lowrank.table[l->cls];
     const cuda_adapters::place *at = &b->adapters->op[l->cls][op - l->op];
     const uint8_t *table = b->work + b->plan.low_table[l->cls];
+    const int set = cuda_out_rows(l, o->out);
     lowrank_job j = {};
     j.weights = b->weights;
     j.part = (const lowrank_dev_part *)(b->work + b->plan.low_parts) + at->part;
@@ -172,14 +172,24 @@ static lowrank_job job_of(const cuda_backend *b, const struct op_list *l, const 
     j.more = at->more;
     return j;
 }
-// Of prompt rows the host knows how many tiles there are; graphs of decode rows hold for any.
+int cuda_adapters_tiles(const cuda_backend *b, int n) {
+    const struct lowrank_table *t = &b->plan.lowrank.table[ROW_DECODE];
+    return lowrank_most_tiles(n, t->n_adapter, t->tile);
+}
+// The host knows how many tiles they have; graphs of decode rows hold for any.
+enum infer_status cuda_adapters_prompt(const cuda_backend *b, const lowrank_job &j, bool outs,
+                                       cudaStream_t s) {
+    const int tiles = ((const int *)b->adapters->now)[outs];
+    CU(op_lowrank_down(j, tiles, !b->c.strict_fp32 && !b->c.no_fuse, op_queue{s, false}));
+    CU(op_lowrank_up(j, tiles, op_queue{s, false}));
+    return INFER_OK;
+}
 enum infer_status cuda_adapters_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                    op_queue s) {
-    const struct lowrank_table *t = &b->plan.lowrank.table[l->cls];
-    const bool prompt = l->cls == ROW_PROMPT;
-    const int set = cuda_out_rows(l, o->lowrank.out),
-              tiles = prompt ? ((const int *)b->adapters->now)[set]
-                             : lowrank_most_tiles(n, t->n_adapter, t->tile);
-    CU(op_lowrank_run(job_of(b, l, o, set), tiles, prompt && !b->c.strict_fp32 && !b->c.no_fuse, s));
+    const lowrank_job j = cuda_adapters_job(b, l, o);
+    if (l->cls == ROW_PROMPT) return cuda_adapters_prompt(b, j, cuda_out_rows(l, o->lowrank.out), s.stream);
+    const int tiles = cuda_adapters_tiles(b, n);
+    CU(op_lowrank_down(j, tiles, false, s));
+    CU(op_lowrank_up(j, tiles, s));
     return INFER_OK;
 }

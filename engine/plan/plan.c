@@ -354,9 +354,11 @@ bool plan_has_experts(const struct model *m, int n) {
 }
 
 bool plan_adapts_experts(const struct plan_options *o) {
-    for (int i = 0; o->adapters && i < o->adapters->n; i++)
-        for (int k = 0; o->adapters->adapter[i] && k < o->adapters->adapter[i]->n_part; k++)
-            if (o->adapters->adapter[i]->part[k].low.n_stack > 1) return true;
+    for (int i = 0; o->adapters && i < o->adapters->n; i++) {
+        const struct adapter *a = o->adapters->adapter[i];
+        for (int k = 0; a && k < a->n_part; k++)
+            if (a->part[k].low.n_stack > 1) return true;
+    }
     return false;
 }
 

@@ -343,6 +343,8 @@ static void close_adapted(struct adapted *o) {
     for (int i = 0; i < LORAS; i++) infer_adapter_close(o->a[i]);
     infer_model_close(o->m);
 }
+static bool
+    plain; /* engines that follow: kernels one by one, in float32, so that a router's choices are ref's */
 static struct infer_engine *engine_of(const struct adapted *o, const char *device, int slots, bool with) {
     struct infer_engine *e;
     const struct infer_engine_options eo = {.device = device,
@@ -353,6 +355,8 @@ static struct infer_engine *engine_of(const struct adapted *o, const char *devic
                                             .threads = 2,
                                             .nan_guard = true,
                                             .all_logits = true,
+                                            .kv_type = plain ? "f32" : "f16",
+                                            .no_fuse = plain,
                                             .gpu_layers = -1,
                                             .cpu_experts = -1,
                                             .adapter = (const struct infer_adapter *const *)o->a,
@@ -403,7 +407,15 @@ static void check_answers(const struct adapted *o, const char *what, const float
         if (!(p <= prompt && d <= decode)) fail_msg("%s: tolerances %g, %g", what, prompt, decode);
     }
 }
-/* Against ref; bits alone, and of rows without an adapter where nobody has one. one: tolerance of decode in an engine of one slot. */
+/* A row's bits alone, beside others, and of rows without an adapter where nobody has one; got: of all together. */
+static void check_bits(struct infer_engine *e, const struct adapted *o, const float *got, float *again) {
+    const size_t one = (size_t)o->n_vocab * (1 + DECODED);
+    for (int i = 0; i < SEQS; i++) answer(e, o, lora_scale, i, i + 1, again);
+    assert_memory_equal(again, got, SEQS * one * 4);
+    answer(e, o, nobody, 0, SEQS, again);
+    for (size_t i = 0; i < SEQS; i++) assert_memory_equal(again + i * one, got + one, one * 4);
+}
+/* Against ref, and bits; tolerances of prompt rows, of decode rows, and of these in an engine of one slot. */
 static void check_adapted(const char *device, const char *shape, const char *type,
                           const double tolerance[3]) {
     struct adapted o = open_adapted(shape, type);
@@ -418,10 +430,7 @@ static void check_adapted(const char *device, const char *shape, const char *typ
     e = engine_of(&o, device, SEQS, true);
     answer(e, &o, lora_scale, 0, SEQS, got);
     check_answers(&o, what, got, want, tolerance[0], tolerance[1]);
-    for (int i = 0; i < SEQS; i++) answer(e, &o, lora_scale, i, i + 1, again);
-    assert_memory_equal(again, got, n * 4);
-    answer(e, &o, nobody, 0, SEQS, again);
-    for (size_t i = 0; i < SEQS; i++) assert_memory_equal(again + i * one, got + one, one * 4);
+    check_bits(e, &o, got, again);
     infer_engine_free(e);
     e = engine_of(&o, device, SEQS, false); /* fused further: not the same bits */
     answer(e, &o, NULL, 0, SEQS, again);
@@ -450,15 +459,36 @@ static void dense_models_on_a_card(void **state) {
     models_on_a_card_of("tiny", (const char *const[]){"q8_0", "f16", "q4_k_m", "bf16", NULL});
     models_on_a_card_of("tiny-128", (const char *const[]){"q4_k", "q6_k", NULL});
 }
+/* Fused as far as it goes; where a router may choose others than ref's, bits alone. */
+static void bits_on_a_card_of(const char *shape, const char *type) {
+    if (!on_card) return;
+    struct adapted o = open_adapted(shape, type);
+    const size_t n = SEQS * (size_t)o.n_vocab * (1 + DECODED);
+    float *got = malloc(n * 4), *again = malloc(n * 4);
+    struct infer_engine *e = engine_of(&o, "cuda", SEQS, true);
+    answer(e, &o, lora_scale, 0, SEQS, got);
+    check_bits(e, &o, got, again);
+    infer_engine_free(e);
+    close_adapted(&o);
+    free(got), free(again);
+}
 static void experts_on_a_card(void **state) {
     (void)state;
+    plain = true;
     models_on_a_card_of("tiny-moe", (const char *const[]){"q8_0", "f16", NULL});
     models_on_a_card_of("tiny-llama4", (const char *const[]){"q8_0", NULL});
+    plain = false;
+    bits_on_a_card_of("tiny-moe", "q4_k");
+    bits_on_a_card_of("tiny-llama4", "q8_0");
 }
 static void latents_and_states_on_a_card(void **state) {
     (void)state;
+    plain = true;
     models_on_a_card_of("tiny-latent", (const char *const[]){"q8_0", NULL});
     models_on_a_card_of("tiny-delta", (const char *const[]){"q8_0", NULL});
+    plain = false;
+    bits_on_a_card_of("tiny-latent-512", "q4_k");
+    bits_on_a_card_of("tiny-delta-128", "q8_0");
 }
 #endif
 

@@ -4,6 +4,7 @@
 #include "engine_options.h"
 #include "infer.h"
 #include "cuda/links/link_attend.h"
+#include "model/adapter.h"
 #include "model/shard.h"
 #include "plan/plan.h"
 #include "seam/op_list.h"
@@ -23,17 +24,19 @@ struct lists {
     struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
 };
 
-/* Of o->model. */
-static void plan_lists(struct lists *o) {
+/* Of o->model; adapters NULL: none. */
+static void plan_adapted(struct lists *o, const struct adapters *adapters) {
     struct plan_options po;
     struct infer_engine_options eo = {
         .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
+    po.adapters = adapters;
     assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
     assert_ok(cuda_plan_make(&o->sizes, &o->plan.part[0].config));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
 }
+static void plan_lists(struct lists *o) { plan_adapted(o, NULL); }
 static void open_file(struct lists *o, const char *path) {
     memset(o, 0, sizeof *o);
     assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
@@ -69,8 +72,8 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'V', 'H', 'P',
-                                               'X', 'Q', 'S', 'D', 'W', 'L', 'U', 'Y'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'V', 'H', 'P', 'X',
+                                               'Q', 'S', 'D', 'W', 'L', 'U', 'Y', 'T', 'Z'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -133,6 +136,59 @@ static void sums_of_ranks_are_links(void **state) {
                                 c == ROW_DECODE ? all[i].decode : all[i].prompt);
         close_lists(&o);
         model_close(whole);
+    }
+}
+
+/* With an adapter on all matrices norms stay with their products, and sums; gates, prompts and what the matrices of q, k and v have behind them
+ * go on as rows. What has no adapter is as it was. */
+static void products_with_adapters_are_links(void **state) {
+    static const struct {
+        const char *shape, *type;
+        struct chip chip;
+        const char *decode, *prompt;
+    } all[] = {{"tiny", "q8_0", {90, false, false}, "EcTAZcT.ZcTAZcT.ZcH", "..M.AZ.M..Z.M.AZ.M..Z.M."},
+               {"tiny", "q8_0", {90, true, false}, "EiTAZiT.ZiTAZiT.ZiH", "..M.AZ.M..Z.M.AZ.M..Z.M."},
+               {"tiny", "f16", {90, false, false}, "EhTAZhT.ZhTAZhT.ZhH", "..M.AZ.M..Z.M.AZ.M..Z.M."},
+               {"tiny-moe",
+                "q8_0",
+                {90, false, false},
+                "EcTAZ.........WcTAZ.........WcH",
+                "..M.AZ.........S.M.AZ.........S.M."},
+               {"tiny-latent-512",
+                "q4_k",
+                {90, false, false},
+                "EcTTLZcT.ZcTTLZ.........T.TWcTTLZ.........T.TWcH",
+                "..M..M........Z.M..Z.M..M........Z.........M..M.S.M..M........Z.........M..M.S.M."},
+               {"tiny-delta-128",
+                "q8_0",
+                {90, false, false},
+                "E.TTDZcT.Z.TTDZcT.Z.TTDZcT.Z.TTA.ZcT.ZcH",
+                "..M.M.DZ.M..Z.M.M.DZ.M..Z.M.M.DZ.M..Z.M.M.A.Z.M..Z.M."}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char path[SYNTH_PATH], file[SYNTH_PATH] = "/tmp/infer-test-XXXXXX";
+        struct lists o = {0};
+        struct cuda_link link[MOST];
+        struct adapter *a;
+        uint64_t bytes;
+        synth_temporary(&(struct synth_options){.shape = all[i].shape, .type = all[i].type}, path);
+        const int fd = mkstemp(file);
+        assert_true(fd >= 0);
+        close(fd);
+        assert_ok(synth_adapter(path, 4, 1, file, &bytes));
+        assert_ok(model_open(&o.model, path, &(struct tensorfile_options){0}));
+        assert_ok(adapter_open(&a, o.model, file, 0, 0));
+        unlink(path), unlink(file);
+        const struct adapter *one[1] = {a};
+        plan_adapted(&o, &(struct adapters){.adapter = one, .n = 1});
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const char *want = c == ROW_DECODE ? all[i].decode : all[i].prompt;
+            const char *got = text_of(link, make(&o, &o.own[c], all[i].chip, link));
+            print_message("%s %s %s\n", all[i].shape, all[i].type, got);
+            if (strcmp(got, want)) fail_msg("%s %s: %s", all[i].shape, all[i].type, got);
+        }
+        close_lists(&o);
+        adapter_close(a);
     }
 }
 
@@ -512,6 +568,7 @@ static void measured_models_are_predicted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_with_adapters_are_links),
         cmocka_unit_test(a_llama_is_five_links_a_layer),
         cmocka_unit_test(sums_of_ranks_are_links),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
