@@ -108,6 +108,12 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     return (enum slot_use)m->arch->slot[slot];
 }
 
+/* Where gates are of each number or of each head, the matrix says which. */
+static bool is_other_gate(const struct model *m, enum slot slot) {
+    return (slot == SLOT_ATTN_GATE && m->arch->slot[SLOT_ATTN_GATE_HEADS]) ||
+           (slot == SLOT_ATTN_GATE_HEADS && m->arch->slot[SLOT_ATTN_GATE]);
+}
+
 /* Matrices of a slot. */
 static int slot_matrices(const struct slot_info *s, const struct layer *l) {
     return s->stack == SLOT_EACH_EXPERT ? l->moe.n_expert : s->stack == SLOT_EACH_HEAD ? l->attn.n_head : 1;
@@ -142,6 +148,7 @@ enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const stru
     int64_t have_rows = t->shape[taps ? 1 : 2], have_cols = t->shape[3]; /* some have [channels][1][taps] */
     bool fits = t->shape[0] == 1 && t->shape[taps ? 2 : 1] == slot_matrices(s, l) && have_rows == rows &&
                 have_cols == cols;
+    if (!fits && is_other_gate(m, slot)) return INFER_OK;
     if (!fits) return misshapen(m, t, rows, cols);
     b->used[t - m->file->tensor] = 1;
     *out = t;
@@ -517,6 +524,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
+    if (m->arch->slot[SLOT_ATTN_GATE_HEADS] && !l->attn.q_gate.n)
+        return missing(m, "blk.N.attn_gate.weight of the heads' size, or of one number a head");
     l->post_attn_norm.eps = l->post_ffn_norm.eps = m->arch->norm_behind_eps;
     l->mixer.norm.eps = m->arch->mixer.norm_eps;
     TRY(bind_latent(b, il));

@@ -36,6 +36,7 @@ static enum infer_status read_router(const struct model *m, struct router *r) {
     TRY(read_groups(m, r));
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "expert_weights_norm"), &norm, &there));
     TRY(model_read_float(m, "expert_weights_scale", 0, 1e6f, 1, &r->scale));
+    TRY(model_read_float(m, "router_logit_softcapping", 0, 1e6f, 0, &r->softcap));
     if (r->scale == 0) r->scale = 1; /* of files whose writers had nothing to say */
     r->norm = norm && r->act != ROUTE_CHOSEN && r->act != ROUTE_NEAR ? m->arch->moe.norm : ROUTE_NORM_NONE;
     r->eps = m->arch->moe.eps;

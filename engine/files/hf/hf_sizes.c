@@ -148,6 +148,14 @@ static enum infer_status read_layer_config(struct config *c, const struct layer_
     return c->status;
 }
 
+/* [48, 64, ..]: heads of queries. source: configuration_laguna of transformers */
+static enum infer_status read_heads_by_layer(struct config *c, const struct layer_heads *h) {
+    const json_t *list = get_layers(c, K_HEADS_BY_LAYER, "a list with a number for each layer"), *v;
+    size_t i;
+    json_array_foreach(list, i, v) TRY(config_u32(c, key_name(c, K_HEADS_BY_LAYER), v, -1, &h->q[i]));
+    return c->status;
+}
+
 /* Full layers may have heads of their own. */
 static enum infer_status read_layer_heads(struct config *c, uint32_t heads, uint32_t kv, uint32_t dim,
                                           struct layer_heads *h) {
@@ -167,6 +175,7 @@ static enum infer_status read_layer_heads(struct config *c, uint32_t heads, uint
         h->dim[i] = c->windowed[i] ? dim : full_dim;
         if (c->kind[i] != LAYER_ATTENTION) h->kv[i] = 0;
     }
+    TRY(read_heads_by_layer(c, h));
     return read_layer_config(c, h);
 }
 

@@ -1,4 +1,4 @@
-/* config.json of Step 3.5, whose published form has lists by layer where transformers has kinds of layers. */
+/* config.json of Step 3.5, whose published form has lists by layer where transformers has kinds of layers, and of Laguna. */
 #include "files/hf/hf_config.h"
 
 #include <stdlib.h>
@@ -108,6 +108,30 @@ void config_step(json_t *root) {
     name_sparse(root, (size_t)n);
     name_heads(root);
     name_rotation(root);
+}
+
+/* What Laguna's class has where keys are absent, and a length of rotation that stands among the kinds of layers. */
+void config_laguna(json_t *root) {
+    static const char original[] = "original_max_position_embeddings";
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const json_int_t n = json_integer_value(json_object_get(root, "num_hidden_layers"));
+    json_t *rope = json_object_get(root, "rope_parameters"), *full = json_object_get(rope, "full_attention"),
+           *length = json_object_get(rope, original);
+    if (!type || strcmp(type, "laguna") != 0 || n < 1 || n > 65536) return;
+    const bool types = json_is_array(json_object_get(root, "layer_types")),
+               parts = json_is_array(json_object_get(root, "mlp_layer_types"));
+    json_t *all = json_array(), *sparse = json_array();
+    for (json_int_t i = 0; i < n; i++) {
+        json_array_append_new(all, json_string("full_attention"));
+        json_array_append_new(sparse, json_string(i ? "sparse" : "dense"));
+    }
+    if (!types) json_object_set(root, "layer_types", all);
+    if (!parts) json_object_set(root, "mlp_layer_types", sparse);
+    json_decref(all), json_decref(sparse);
+    if (full && length) {
+        if (!json_object_get(full, original)) json_object_set(full, original, length);
+        json_object_del(rope, original);
+    }
 }
 
 /* A limit of every layer; null and 0: none. */
