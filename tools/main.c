@@ -1,6 +1,7 @@
 /* The program `infer`: finds the subcommand, parses its options, calls it. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "infer.h"
@@ -10,6 +11,7 @@
 #include "base/mem.h"
 #include "tools/interrupt.h"
 #include "tools/world.h"
+#include "base/bandwidth.h"
 #include "tools/tool.h"
 
 #define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
@@ -107,6 +109,8 @@ int main(int argc, char **argv) {
     interrupt_install(argc > 1 && strcmp(argv[1], "serve") == 0);
     log_set(tool_log, NULL);
     json_use_mem();
+    if (getenv("INFER_PROBE_MIB")) /* of tests, which start this program hundreds of times */
+        probe_pretend((size_t)strtoul(getenv("INFER_PROBE_MIB"), NULL, 10) << 20);
     --argc, ++argv;
     bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */
     if (nothing || (argc && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))) {

@@ -10,6 +10,8 @@ struct memory_probe {
     size_t n;
     int n_thread;
 };
+/* For tests, to which the figure is nothing: probes of so many bytes at most, which are read once; 0: as it should be. */
+void probe_pretend(size_t most);
 /* errors: INFER_E_MEMORY */
 enum infer_status probe_open(struct memory_probe *p, int n_thread);
 void probe_close(struct memory_probe *p);
