@@ -104,8 +104,9 @@ static void make_adapted(decode_maker &m, decode_link *d) {
     own<adapted_jobs>(d)->low = low_job(m.b, d);
 }
 static enum infer_status run_adapted(const decode_step &s, const decode_link *d, bool overlap) {
-    const lowrank_job &j = own<adapted_jobs>(d)->low;
-    const int tiles = cuda_adapters_tiles(s.b, decode_rows(s, d));
+    lowrank_job j = own<adapted_jobs>(d)->low;
+    const int rows = decode_rows(s, d), tiles = cuda_adapters_tiles(s.b, rows);
+    j.one = rows == 1;
     CU(op_lowrank_down(j, tiles, false, op_queue{s.stream, overlap}));
     TRY(run_store(s, d, overlap));
     CU(op_lowrank_up(j, tiles, op_queue{s.stream, overlap}));
@@ -124,9 +125,10 @@ static void make_adapted_sum(decode_maker &m, decode_link *d) {
     own<adapted_jobs>(d)->low = j;
 }
 static enum infer_status run_adapted_sum(const decode_step &s, const decode_link *d, bool overlap) {
-    const lowrank_job &low = own<adapted_jobs>(d)->low;
+    lowrank_job low = own<adapted_jobs>(d)->low;
     const int rows = decode_rows(s, d), tiles = cuda_adapters_tiles(s.b, rows);
     gemv_args j = d->mm.job;
+    low.one = rows == 1;
     j.xo_pitch = decode_output_pitch(d, rows);
     TRY(decode_matmul_input(s, d, overlap));
     CU(op_lowrank_down(low, tiles, false, op_queue{s.stream, overlap}));

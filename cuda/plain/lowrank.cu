@@ -151,7 +151,8 @@ DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_r
     }
     __syncthreads();
 }
-template <bool EACH, bool NORM> // EACH: each row has a matrix of its own
+// N: rows that are multiplied past one reading of A, 1 where no tile has more; EACH: each row has a matrix of its own.
+template <int N, bool EACH, bool NORM>
 __global__ void __launch_bounds__(DOWN_WARPS * 32)
     lowrank_down_kernel(const __grid_constant__ lowrank_job j) {
     tile_rows t;
@@ -174,12 +175,11 @@ __global__ void __launch_bounds__(DOWN_WARPS * 32)
         for (int at = 0; at < t.n; at++) {
             if (!(has >> at & 1)) continue;
             const int matrix = matrix_of(j, p, __shfl_sync(~0u, t.row.x, at), blockIdx.z);
-            down_rows<1, false>(j, p, t, a_of(j, p, matrix), rank, at, 1, w, false);
+            down_rows<1, NORM>(j, p, t, a_of(j, p, matrix), rank, at, 1, w, false);
         }
     } else {
-        for (int at = 0; at < t.n; at += DOWN_ROWS)
-            if (has >> at)
-                down_rows<DOWN_ROWS, NORM>(j, p, t, a_of(j, p, 0), rank, at, has >> at, w, at == 0);
+        for (int at = 0; at < t.n; at += N)
+            if (has >> at) down_rows<N, NORM>(j, p, t, a_of(j, p, 0), rank, at, has >> at, w, at == 0);
     }
 }
 
@@ -250,20 +250,19 @@ __global__ void __launch_bounds__(DOWN_WARPS * 32)
 
 // ---- times B, by columns, added to out: a thread has two columns of all rows
 struct up_columns {
-    __half b[CHUNK][2];
+    __half2 b[CHUNK];
 };
 // Ranks r .. r + CHUNK of a matrix, columns c and c + UP_THREADS of the part.
 DEV void load_columns(up_columns &w, const lowrank_job &j, const lowrank_dev_part &p, int matrix, int r,
                       int c) {
-    const __half *b = (const __half *)(j.weights + p.b) + (size_t)matrix * p.r * p.n;
+    const __half *b = (const __half *)(j.weights + p.b) + ((size_t)matrix * p.r + r) * p.n + c, zero = 0.f;
+    const bool first = c >= 0 && c < p.n, second = c + UP_THREADS >= 0 && c + UP_THREADS < p.n;
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int col = c + h * UP_THREADS;
-            w.b[i][h] =
-                r + i < p.r && col >= 0 && col < p.n ? __ldg(b + (size_t)(r + i) * p.n + col) : __half(0.f);
-        }
+    for (int i = 0; i < CHUNK; i++, b += p.n) {
+        const bool there = r + i < p.r;
+        w.b[i] =
+            __halves2half2(there && first ? __ldg(b) : zero, there && second ? __ldg(b + UP_THREADS) : zero);
+    }
 }
 // One part of N rows from row `at` of the tile on; c: the thread's first column in the part.
 template <int N>
@@ -272,15 +271,18 @@ DEV void up_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_row
     __shared__ float low[N][CHUNK];
     const int tid = threadIdx.x, own = N == 1 ? 0 : tid / CHUNK % N, e = tid % CHUNK,
               own_row = __shfl_sync(~0u, t.row.x, (at + own) & 31);
-    float *out[N], old[N][2], acc[N][2] = {};
+    float old[N][2], acc[N][2] = {};
+    const auto out_of = [&](int i) { // all lanes together
+        const int row = __shfl_sync(~0u, t.row.x, (at + i) & 31);
+        return j.out.p + row * j.out.stride + (size_t)p.col * j.pairs + (size_t)blockIdx.z * p.n + c;
+    };
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const int row = __shfl_sync(~0u, t.row.x, (at + i) & 31);
-        out[i] = j.out.p + row * j.out.stride + (size_t)p.col * j.pairs + (size_t)blockIdx.z * p.n + c;
+        const float *out = out_of(i);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int col = c + h * UP_THREADS;
-            old[i][h] = (has >> i & 1) && col >= 0 && col < p.n ? __ldcg(out[i] + h * UP_THREADS) : 0.f;
+            old[i][h] = (has >> i & 1) && col >= 0 && col < p.n ? __ldcg(out + h * UP_THREADS) : 0.f;
         }
     }
     for (int r = 0; r < p.r; r += CHUNK) {
@@ -291,16 +293,20 @@ DEV void up_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_row
                                                             : __ldcg(low_of(j, p, own_row) + r + e);
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < CHUNK; k++)
+        for (int k = 0; k < CHUNK; k++) {
+            const float2 b = __half22float2(w.b[k]);
 #pragma unroll
-            for (int i = 0; i < N; i++)
-#pragma unroll
-                for (int h = 0; h < 2; h++) acc[i][h] = fmaf(low[i][k], __half2float(w.b[k][h]), acc[i][h]);
+            for (int i = 0; i < N; i++) {
+                acc[i][0] = fmaf(low[i][k], b.x, acc[i][0]);
+                acc[i][1] = fmaf(low[i][k], b.y, acc[i][1]);
+            }
+        }
         __syncthreads();
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float s = __shfl_sync(~0u, scale, (at + i) & 31) * p.down_b;
+        float *out = out_of(i);
         if (!(has >> i & 1)) continue;
         if (N == 1 && j.weighted)
             s *= __ldcg(j.choice.p + __shfl_sync(~0u, t.row.x, at & 31) * j.choice.stride + j.n_used +
@@ -308,7 +314,7 @@ DEV void up_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_row
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int col = c + h * UP_THREADS;
-            if (col >= 0 && col < p.n) out[i][h * UP_THREADS] = fmaf(s, acc[i][h], old[i][h]);
+            if (col >= 0 && col < p.n) out[h * UP_THREADS] = fmaf(s, acc[i][h], old[i][h]);
         }
     }
 }
@@ -320,7 +326,7 @@ DEV unsigned parts_from(const lowrank_job &j, const tile_rows &t, int i) {
                       p->col < first + 2 * UP_THREADS && p->col + p->n > first;
     return __ballot_sync(~0u, some);
 }
-template <bool EACH>
+template <int N, bool EACH>
 __global__ void __launch_bounds__(UP_THREADS) lowrank_up_kernel(const __grid_constant__ lowrank_job j) {
     const int column = blockIdx.x * 2 * UP_THREADS + threadIdx.x;
     tile_rows t;
@@ -341,7 +347,6 @@ __global__ void __launch_bounds__(UP_THREADS) lowrank_up_kernel(const __grid_con
             const lowrank_dev_part p = j.part[at_part];
             const float scale = scale_of(j, t, p.adapter);
             const unsigned has = __ballot_sync(~0u, scale != 0.f);
-            constexpr int N = EACH ? 1 : UP_ROWS;
             for (int at = 0; at < t.n; at += N) {
                 if (!(has >> at & ((1u << N) - 1))) continue;
                 const int matrix = EACH ? matrix_of(j, p, __shfl_sync(~0u, t.row.x, at), blockIdx.z) : 0;
@@ -355,14 +360,18 @@ cudaError_t op_lowrank_down(const lowrank_job &j, int tiles, bool wide, op_queue
     const bool each = j.choice.p != NULL;
     if (!tiles || !j.few) return cudaSuccess;
     if (wide && !each) return op_launch(lowrank_wide_kernel, dim3(j.more, tiles), DOWN_WARPS * 32, s, j);
-    return op_launch(each     ? lowrank_down_kernel<true, false>
-                     : j.norm ? lowrank_down_kernel<false, true>
-                              : lowrank_down_kernel<false, false>,
+    return op_launch(each              ? lowrank_down_kernel<1, true, false>
+                     : j.norm && j.one ? lowrank_down_kernel<1, false, true>
+                     : j.norm          ? lowrank_down_kernel<DOWN_ROWS, false, true>
+                     : j.one           ? lowrank_down_kernel<1, false, false>
+                                       : lowrank_down_kernel<DOWN_ROWS, false, false>,
                      dim3(j.few, tiles, j.pairs), DOWN_WARPS * 32, s, j);
 }
 cudaError_t op_lowrank_up(const lowrank_job &j, int tiles, op_queue s) {
     const unsigned blocks = (unsigned)((j.out.width / j.pairs + 2 * UP_THREADS - 1) / (2 * UP_THREADS));
     if (!tiles) return cudaSuccess;
-    return op_launch(j.choice.p ? lowrank_up_kernel<true> : lowrank_up_kernel<false>,
+    return op_launch(j.choice.p ? lowrank_up_kernel<1, true>
+                     : j.one    ? lowrank_up_kernel<1, false>
+                                : lowrank_up_kernel<UP_ROWS, false>,
                      dim3(blocks, tiles, j.pairs), UP_THREADS, s, j);
 }

@@ -22,6 +22,7 @@ struct lowrank_job {
     // x is the RMS norm of its rows with these weights; NULL: it is as it stands. Not for experts, nor wide.
     const float *norm;
     float eps;
+    bool one; // no tile has more than one row
 };
 // tiles: of this launch, an upper bound; wide: tensor cores, x rounded to TF32 (not for experts).
 cudaError_t op_lowrank_down(const lowrank_job &j, int tiles, bool wide, op_queue s); // to low

@@ -186,9 +186,10 @@ enum infer_status cuda_adapters_prompt(const cuda_backend *b, const lowrank_job 
 }
 enum infer_status cuda_adapters_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                    op_queue s) {
-    const lowrank_job j = cuda_adapters_job(b, l, o);
+    lowrank_job j = cuda_adapters_job(b, l, o);
     if (l->cls == ROW_PROMPT) return cuda_adapters_prompt(b, j, cuda_out_rows(l, o->lowrank.out), s.stream);
     const int tiles = cuda_adapters_tiles(b, n);
+    j.one = n == 1;
     CU(op_lowrank_down(j, tiles, false, s));
     CU(op_lowrank_up(j, tiles, s));
     return INFER_OK;
