@@ -234,6 +234,22 @@ def test_formulas(page, server):
     page.screenshot(path=os.environ["FORMULAS"]) if "FORMULAS" in os.environ else None
 
 
+def test_spoken(page, server):
+    """What is read out while an answer comes, by parts: no marks, no code, formulas as such, all of it once."""
+    text = "**First**, a [link](https://example.com/) and `code` in a sentence that is long enough to be read out at once. " + \
+        "Then:\n\n```c\nint x. = 1;\n\nint y. = 2; // and so on, for as long as a part has to be at least, and longer. \n```\n\nSo $x^2$ is it, and that was the last sentence of all."
+    page.evaluate("""() => { window.heard = []; const spoken = document.getElementById('spoken');
+        new MutationObserver(() => { if (spoken.textContent) window.heard.push([spoken.innerText, spoken.querySelectorAll('math').length, spoken.querySelectorAll('a, button, [tabindex]').length]); })
+            .observe(spoken, {childList: true}); }""")
+    server.script = tokens(text, 0.02)
+    say(page, "read")
+    heard = page.evaluate("window.heard")
+    words = " ".join(" ".join(h[0] for h in heard).split())
+    assert words == "First, a link and code in a sentence that is long enough to be read out at once. Then: Code. So x2 is it, and that was the last sentence of all." or \
+        re.fullmatch(r"First, a link and code in a sentence that is long enough to be read out at once\. Then: Code\. So .*2 ?is it, and that was the last sentence of all\.", words), heard
+    assert sum(h[1] for h in heard) == 1 and not any(h[2] for h in heard) and len(heard) > 1, heard
+
+
 CODE = [  # language, code, its parts: s strings, c comments, n numbers, w words, g lines that went
     ("c", '#include "a.h"\nint f(char c) { return c == \'"\' ? 0x1F : 2.5e3; } // it\'s "so"\n/* and\non */', [
         "w #include", 's "a.h"', "w int", "w char", "w return", "s '\"'", "n 0x1F", "n 2.5e3", "c // it's \"so\"", "c /* and\non */"]),
@@ -948,10 +964,11 @@ def test_accessible(page, server):
     # all of it by keyboard
     page.focus("#menu" if page.locator("#menu").is_visible() else "#settings-open")
     seen = set()
-    for _ in range(30):
+    for _ in range(40):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert {"models", "new", "find", "ask", "talk", "text", "Copy", "main.c, 17 B"} <= seen, seen
+    wanted = {"models", "new", "find", "ask", "talk", "text", "Copy", "main.c, 17 B"}
+    assert wanted <= seen, (wanted - seen, seen)
 
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "../golden/page_tree.txt")

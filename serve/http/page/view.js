@@ -157,6 +157,16 @@ const view = {
   },
 };
 
+/** What is read out of a part of an answer: text without the marks of Markdown, formulas, of code that it is there; nothing that takes the focus. */
+function said(part) {
+  const e = element("div");
+  new Growing(e).add(part, true);
+  for (const figure of e.querySelectorAll("figure")) figure.replaceWith(element("p", {text: "Code."}));
+  for (const a of e.querySelectorAll("a")) a.replaceWith(a.textContent);
+  for (const other of e.querySelectorAll("[tabindex]")) other.removeAttribute("tabindex"), other.removeAttribute("class"); // (what scrolls takes the focus, too)
+  return e.childNodes;
+}
+
 /** One answer while it comes: what has come is shown once a frame. */
 class Live {
   constructor(c, n) {
@@ -206,7 +216,9 @@ class Live {
   speak(all) {
     const rest = this.n.text.slice(this.spoken), end = all ? rest.length : Math.max(rest.lastIndexOf(". "), rest.lastIndexOf("\n")) + 1;
     if (end < 1 || !all && end < 80) return;
-    byId("spoken").textContent = rest.slice(0, end);
+    const part = rest.slice(0, end);
+    if (!all && (part.match(/^ {0,3}(```|~~~)/gm) || []).length % 2) return; // within code
+    byId("spoken").replaceChildren(...said(part));
     this.spoken += end;
   }
 
@@ -214,7 +226,7 @@ class Live {
     if (this.frame) cancelAnimationFrame(this.frame), this.show();
     this.speak(true);
     const calls = this.n.calls.filter(Boolean).map((call) => call.name);
-    if (calls.length) byId("spoken").textContent += " Asks for " + visible(calls.join(", ")) + ".";
+    if (calls.length) byId("spoken").append(" Asks for " + visible(calls.join(", ")) + ".");
     const fresh = view.message(this.c, this.n);
     if (this.details && this.details.open) fresh.querySelector("details").open = true;
     this.element.replaceWith(fresh);
