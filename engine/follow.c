@@ -18,7 +18,8 @@ enum {
 #define INFER_OPTION(reader, type, field, ...) COUNT_##type(field)
 #define INFER_FIELD(reader, type, field)       COUNT_##type(field)
 #include "infer_options.def"
-    N_TEXT
+    N_TEXT,
+    ORDER_STORES = 1024 /* of a model with types of its own in each */
 };
 struct model_file {
     uint64_t bytes;
@@ -29,7 +30,9 @@ struct model_file {
 struct order {
     struct infer_engine_options options; /* without pointers */
     char text[N_TEXT][64];               /* its texts, "=" in front; "": NULL */
-    struct plan_settings set;
+    struct plan_settings set;            /* without pointers */
+    int n_kv;                            /* kv[n_kv]: types of the stores, 0: set.kv_type is that of all */
+    struct kv_types kv[ORDER_STORES];
     struct model_file file;
 };
 
@@ -97,6 +100,12 @@ enum infer_status engine_group_order(struct infer_engine *e, const struct infer_
 #define INFER_FIELD(reader, type, field)       TELL_##type(field)
 #include "infer_options.def"
     o->set = e->plan.set;
+    if (o->set.kv) o->n_kv = e->model->m->n_store;
+    if (o->n_kv > ORDER_STORES)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".kv_type: ranks that are processes have at most %d layers with types", ORDER_STORES);
+    if (o->n_kv) memcpy(o->kv, o->set.kv, (size_t)o->n_kv * sizeof *o->kv);
+    o->set.kv = NULL;
     describe(&o->file, e->model->m);
     *e->order = (struct rank_order){e->group, o, sizeof *o};
     return INFER_OK;
@@ -135,11 +144,22 @@ struct share {
     struct plan plan;
     struct arena arena;
 };
+/* The stores' types as rank 0 has them; they lie in the order. */
+static enum infer_status take_types(struct order *o, const struct model *m) {
+    o->set.kv = NULL;
+    bool fine = o->n_kv == 0 ? o->set.kv_type < KV_TYPES : o->n_kv == m->n_store && o->n_kv <= ORDER_STORES;
+    for (int i = 0; fine && i < o->n_kv; i++) fine = o->kv[i].k < KV_TYPES && o->kv[i].v < KV_TYPES;
+    if (!fine) return err_set(INFER_E_DEVICE, "rank 0 says types of the cache that there are not");
+    if (o->n_kv) o->set.kv = o->kv;
+    return INFER_OK;
+}
+
 static enum infer_status lay_out(struct share *s, struct order *o, const struct infer_group *g,
                                  const struct model *m, int threads) {
     struct plan_options po;
     o->file.path[sizeof o->file.path - 1] = 0;
     TRY(same_file(o, m));
+    TRY(take_types(o, m));
     take_options(o, g, threads);
     TRY(engine_options_read(&po, &o->options));
     TRY(engine_place(&po, g));

@@ -26,6 +26,12 @@ def text_and_logits():
     out = f"{dir.name}/hand.npy"
     same("logits by hand", [r.end() for r in by_hand(2, *logits, "-o", out)], [0, 0])
     same("logits", open(out, "rb").read() == of[2], True)
+    # types of the cache by layer, also those that were measured
+    types = ["--kv-type", "q8_0/q4_0,1:f16/f8"]
+    want = run(infer, *RUN, *types, "--tp", 2).stdout
+    ranks = by_hand(2, *RUN, *types)
+    same("mixed types: exit codes", [r.end() for r in ranks], [0, 0])
+    same("mixed types: text", ranks[0].text(), want)
     if not MPIRUN: return print("no mpirun: without it")
     for n in 2, 4:
         r = run(*MPIRUN, n, infer, *RUN)
