@@ -23,6 +23,7 @@ struct ranks {
     struct rank_call *call;         /* call[n] */
     struct backend *own;            /* rank 0's */
     unsigned char *piece;           /* of a page or a state: what one rank has */
+    struct kv_store *store; /* of processes, store[n][n_store]: each rank's, in the types of the plan */
 };
 
 static struct ranks *ranks_of(struct backend *b) { return (struct ranks *)b; }
@@ -201,6 +202,7 @@ static void ranks_close(struct backend *b) {
     mem_free(r->rank);
     mem_free(r->call);
     mem_free(r->piece);
+    mem_free(r->store);
     mem_free(r);
 }
 
@@ -268,8 +270,13 @@ static enum infer_status same_kernels(struct ranks *r) {
 static enum infer_status open_processes(struct ranks *r) {
     struct rank_limits limits = rank_limits_of(r->plan[0].plan, r->whole);
     r->comm = group_comm(r->order->group);
+    const int n = r->whole->n_store;
+    TRY(mem_new(&r->store, ((size_t)r->n * (size_t)n + 1) * sizeof *r->store, "stores of ranks"));
     for (int i = 1; i < r->n; i++) {
-        limits.store = r->plan[i].model->store, limits.state = r->plan[i].model->state;
+        struct kv_store *own = r->store + (size_t)i * (size_t)n;
+        for (int k = 0; k < n; k++)
+            own[k] = kv_store_typed(&r->plan[i].model->store[k], &r->plan[0].plan->store[k]);
+        limits.store = own, limits.state = r->plan[i].model->state;
         TRY(rank_remote_new(&r->rank[i], r->order->group, i, &limits));
     }
     for (int i = 1; i < r->n; i++) rank_remote_open(r->rank[i], r->order->bytes, r->order->n);
