@@ -107,8 +107,8 @@ static void make_layer(struct model *m, const struct shape *s, int i, enum quant
                                  .rope = &m->rope[0]},
                         .dense = {.n_ff = s->n_ff},
                         .scale = 1};
-    l->attn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
-    l->ffn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
+    l->attn_norm = (struct norm_weights){.w = vector(a, s->n_embd, 1, 0.2), .n = s->n_embd};
+    l->ffn_norm = (struct norm_weights){.w = vector(a, s->n_embd, 1, 0.2), .n = s->n_embd};
     m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim, false, KV_F32, KV_F32};
     group(&l->attn.qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
           matrix(v, kv, s->n_embd));
@@ -158,7 +158,7 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
         bool more = i < s->n_layer / 8 || i >= 7 * s->n_layer / 8 || (i - s->n_layer / 8) % 3 == 2;
         make_layer(m, s, i, t, more && mixed ? t6 : t, more || plus ? t6 : t);
     }
-    m->output_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
+    m->output_norm = (struct norm_weights){.w = vector(a, s->n_embd, 1, 0.2), .n = s->n_embd};
     m->embd = matrix(t, s->n_vocab, s->n_embd);
     group(&m->head, 4 * s->n_layer, 1, matrix(t6, s->n_vocab, s->n_embd), none, none);
     stream_bytes += weight_bytes(&m->head);

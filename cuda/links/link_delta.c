@@ -36,5 +36,5 @@ const struct link_type link_delta = {
     .gives = link_gives_result,
     .room = room,
     .routes = LINK_ROUTES({ROW_PROMPT, OP_DELTA, 128, 80, 129, true,
-                           "delta_conv_kernel, delta_pair_kernel, delta_scan_kernel, delta_norm_kernel"},
+                           "chunk_conv_kernel, delta_pair_kernel, delta_scan_kernel, delta_norm_kernel"},
                           {ROW_DECODE, OP_DELTA, 128, 90, 129, true, "delta_decode_kernel"})};

@@ -60,7 +60,7 @@ struct prompt_delta_jobs {
     delta_norm_job norm;
 };
 // The cuts of the step, which all layers share.
-static delta_cuts cuts_of(const cuda_backend *b) {
+delta_cuts prompt_cuts(const cuda_backend *b) {
     const struct delta_room room = delta_room_of(b->c.list[ROW_PROMPT]->max_rows, b->c.n_slot, 0);
     uint8_t *at = b->work + b->plan.prompt_room;
     return delta_cuts{(int *)at, (struct delta_chunk *)(at + room.chunk), (struct delta_run *)(at + 16)};
@@ -90,8 +90,11 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     delta_prompt_job *j = &e->delta;
     p->has_delta = true;
     delta_args(b, l, o, j);
+    j->n_block = 2 * j->n_key + j->n_value;
+    j->first_half = 0;
+    j->n_half = 2 * j->n_key;
     j->stages = delta_prompt_stages(cuda_route_case(b).shared_bytes);
-    j->cuts = cuts_of(b);
+    j->cuts = prompt_cuts(b);
     j->qk = (uint8_t *)between.p;
     j->qk_row = between.stride * sizeof(float);
     j->v = between.p + 2 * j->n_key * DELTA_DIM;
@@ -103,7 +106,7 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     make_norm(b, o, prompt_output(b, d, ACT_GATED), &e->norm);
 }
 enum infer_status prompt_delta_cut(const cuda_backend *b, cudaStream_t s) {
-    CU(delta_cuts_launch(b->t, cuts_of(b), s));
+    CU(delta_cuts_launch(b->t, prompt_cuts(b), s));
     return INFER_OK;
 }
 static enum infer_status run_prompt(const cuda_backend *b, const prompt_program *, const prompt_link *d,

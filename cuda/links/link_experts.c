@@ -11,6 +11,7 @@ struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_l
     e.gated = &o[2].experts;
     e.glu = &o[3].glu;
     e.down = &o[4].experts;
+    e.single = e.glu->up.buf < 0;
     o += 5;
     if (o < end && o->kind == OP_MATMUL) {
         e.shared = &o[0].matmul;
@@ -37,15 +38,23 @@ static bool router_fits(const struct link_case *c, const struct cuda_link *k, co
            link_ends(c, k, o->router->out);
 }
 
+/* Gate and up, or one matrix, of experts (operation i of the list) and nothing but the activation of their product behind it. */
+static bool activates(const struct op_list *l, int i) {
+    const struct op_experts *o = &l->op[i].experts;
+    return list_is_gated(l, i) || (l->op[i + 1].kind == OP_GLU && l->op[i + 1].glu.up.buf < 0 &&
+                                   o->w->n_member == 1 && view_same(l->op[i + 1].glu.gate, o->out));
+}
+
 /* The choice for both products, gate and up that nothing but their product reads, a sum of nothing but the chosen. */
 static bool experts_fit(const struct link_case *c, const struct cuda_link *k, const struct experts_ops *o) {
     const struct view choice = o->route->choice;
-    if (!list_is_gated(c->list, k->first + (o->norm != NULL) + 2) || o->gated->by_choice ||
-        o->gated->weighted || !o->down->by_choice || o->down->weighted ||
-        !view_same(o->gated->choice, choice) || !view_same(o->down->choice, choice) ||
-        !view_same(o->down->x, o->glu->out) || !link_ends(c, k, o->gated->out) ||
-        !link_ends(c, k, o->glu->out) || (o->glu->act > ACT_GELU_ERF && o->glu->act != ACT_SWIGLU_OAI))
+    if (!activates(c->list, k->first + (o->norm != NULL) + 2) || o->gated->by_choice || o->gated->weighted ||
+        !o->down->by_choice || o->down->weighted || !view_same(o->gated->choice, choice) ||
+        !view_same(o->down->choice, choice) || !view_same(o->down->x, o->glu->out) ||
+        !link_ends(c, k, o->gated->out) || !link_ends(c, k, o->glu->out) ||
+        (o->glu->act > (o->single ? ACT_RELU2 : ACT_GELU_ERF) && o->glu->act != ACT_SWIGLU_OAI))
         return false;
+    if (o->single && o->glu->act == ACT_SWIGLU_OAI) return false;
     if (o->mix && (o->mix->plain || (o->mix->shared.buf >= 0) != (o->shared != NULL) ||
                    !view_same(o->mix->x, o->down->out) || !view_same(o->mix->choice, choice) ||
                    !link_ends(c, k, o->down->out) || !link_ends(c, k, choice)))
@@ -58,9 +67,11 @@ static bool experts_fit(const struct link_case *c, const struct cuda_link *k, co
 static bool shared_fits(const struct link_case *c, const struct cuda_link *k, const struct experts_ops *o) {
     if (!o->shared) return true;
     const struct op_glu *g = o->shared_glu, *own = o->glu;
-    if (c->list->max_rows > 1 || !list_is_gated(c->list, k->first + (o->norm != NULL) + 5) ||
-        o->shared->exact || o->shared_down->exact || g->act != own->act || g->k.limit != own->k.limit ||
-        g->k.alpha != own->k.alpha || !view_same(o->shared->x, o->gated->x) ||
+    const bool like = o->single
+                          ? g->up.buf < 0 && o->shared->w->n_member == 1 && view_same(g->gate, o->shared->out)
+                          : list_is_gated(c->list, k->first + (o->norm != NULL) + 5);
+    if (c->list->max_rows > 1 || !like || o->shared->exact || o->shared_down->exact || g->act != own->act ||
+        g->k.limit != own->k.limit || g->k.alpha != own->k.alpha || !view_same(o->shared->x, o->gated->x) ||
         !view_same(o->shared_down->x, g->out) || !view_same(o->mix->shared, o->shared_down->out) ||
         !link_ends(c, k, o->shared->out) || !link_ends(c, k, g->out) ||
         !link_ends(c, k, o->shared_down->out) || (o->mix->gate.buf >= 0) != (o->weigh != NULL))
@@ -75,16 +86,16 @@ static bool is_experts(const struct link_case *c, struct cuda_link *k) {
            link_route(c->route, LINK_EXPERTS, c->list->cls, 0) && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
-/* Experts of prompt rows, gated, then those of their results, which stay rows, one for each choice. */
+/* Experts of prompt rows, activated, then those of their results, which stay rows, one for each choice. */
 static bool is_moe_grouped(const struct link_case *c, struct cuda_link *k) {
     const struct op_list *l = c->list;
     const struct op_experts *a = &l->op[k->first].experts, *b = &l->op[k->first + 2].experts;
     const struct op_glu *g = &l->op[k->first + 1].glu;
     const struct cuda_group *up = &c->plan->group[a->w->id], *down = &c->plan->group[b->w->id];
-    const bool known = g->act <= ACT_RELU2 || g->act == ACT_SWIGLU_OAI;
+    const bool single = g->up.buf < 0, known = g->act <= ACT_RELU2 || (!single && g->act == ACT_SWIGLU_OAI);
     return !a->by_choice && !a->weighted && b->by_choice && !b->weighted && a->n_used == b->n_used && known &&
-           view_same(a->choice, b->choice) && view_same(b->x, g->out) && list_is_gated(l, k->first) &&
-           list_hands_over(l, k->first) && list_hands_over(l, k->first + 1) && up->paired &&
+           view_same(a->choice, b->choice) && view_same(b->x, g->out) && activates(l, k->first) &&
+           list_hands_over(l, k->first) && list_hands_over(l, k->first + 1) && (single || up->paired) &&
            up->n_region == 1 && down->n_member == 1 && down->n % 4 == 0 && up->n_stack <= ROUTE_EXPERTS_MAX &&
            a->x.col % 4 == 0 && a->x.width % 4 == 0 &&
            route_prompt_group(c->route, up->region[0].layout) == GROUP_WGMMA &&

@@ -37,8 +37,9 @@ static void take_router(const cuda_backend *b, const struct experts_ops &o, expe
 static bool take_shared(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
     const struct weight_group *up = o.shared->w, *down = o.shared_down->w;
     j->shared = true;
+    j->n_ff_shared = up->member[0].n;
     j->gate_shared = one_stack(b, up, 0, j->paired ? 2 : 1);
-    j->up_shared = one_stack(b, up, 1, j->paired ? 2 : 1);
+    j->up_shared = j->single ? j->gate_shared : one_stack(b, up, 1, j->paired ? 2 : 1);
     if (j->paired) j->up_shared.first = j->gate_shared.first + j->gate_shared.tile / 2;
     j->down_shared = one_stack(b, down, 0, 1);
     if (o.weigh) {
@@ -50,15 +51,16 @@ static bool take_shared(const cuda_backend *b, const struct experts_ops &o, expe
         j->weigh.bias = w.m.bias;
         if (layout_kind(w.m.layout) == KIND_CODES) return false;
     }
-    return b->plan.group[up->id].paired == j->paired && up->member[0].n == j->n_ff && down->n_member == 1 &&
+    return b->plan.group[up->id].paired == j->paired && down->n_member == 1 &&
            j->gate_shared.layout == j->gate.layout && j->up_shared.layout == j->gate.layout &&
            j->down_shared.layout == j->down.layout && !j->gate_shared.bias && !j->up_shared.bias &&
            !j->down_shared.bias;
 }
 static void take_stacks(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
     j->paired = b->plan.group[o.gated->w->id].paired;
+    j->single = o.single;
     j->gate = one_stack(b, o.gated->w, 0, j->paired ? 2 : 1);
-    j->up = one_stack(b, o.gated->w, 1, j->paired ? 2 : 1);
+    j->up = o.single ? j->gate : one_stack(b, o.gated->w, 1, j->paired ? 2 : 1);
     if (j->paired) j->up.first = j->gate.first + j->gate.tile / 2;
     j->k = o.gated->w->k;
     j->n_ff = o.gated->w->member[0].n;
@@ -89,7 +91,7 @@ static bool one_make(const cuda_backend *b, const struct cuda_link *k, one_jobs 
         codes < room ? (int)((room - codes) / ((size_t)(j->route.n_expert + 2) * sizeof *j->logits)) : 0;
     if (j->copies > EXPERTS_COPIES) j->copies = EXPERTS_COPIES;
     return o.down->w->n_member == 1 && j->gate.layout == j->up.layout && j->copies > 0 &&
-           (size_t)experts_choices(j) * experts_glu_bytes(j->n_ff) <= room &&
+           (size_t)experts_all_steps(j) * 32 <= room &&
            experts_one_plan(j, b->sm_count, decode_shared_memory(b), &e->plan);
 }
 
@@ -140,7 +142,8 @@ static void make_gated(const cuda_backend *b, const float (*up)[2], const struct
                        batch_jobs *e) {
     batch_job &j = e->gated;
     make_stacks(b, up, o.gated->w, e->router, &j);
-    if (j.bias) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
+    j.single = o.single;
+    if (j.bias && !o.single) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
     j.x = e->router.xo;
     j.x_row = e->router.xo_row;
     glu_args(o.glu, &j);
@@ -175,10 +178,10 @@ static bool fits(const cuda_backend *b, const struct experts_ops &o) {
     const struct op_list *l = decode_list(b);
     const struct view x = o.norm ? o.norm->x : o.router->x;          // four columns at once, as of gated->x
     const int items = d->n_stack + l->max_rows * o.down->n_used / 8; // at most
-    return items / b->sm_count + 2 <= BATCH_ITEMS && l->max_rows <= 8 * (BATCH_GROUPS - 1) && g->paired &&
-           g->n_region == 1 && d->n_region == 1 && d->n_member == 1 && !g->scaled && !d->scaled &&
-           g->k % 32 == 0 && d->k % 32 == 0 && x.col % 4 == 0 && o.gated->x.col % 4 == 0 &&
-           (o.glu->act <= ACT_RELU2 || o.glu->act == ACT_SWIGLU_OAI) &&
+    return items / b->sm_count + 2 <= BATCH_ITEMS && l->max_rows <= 8 * (BATCH_GROUPS - 1) &&
+           (g->paired || o.single) && g->n_region == 1 && d->n_region == 1 && d->n_member == 1 &&
+           !g->scaled && !d->scaled && g->k % 32 == 0 && d->k % 32 == 0 && x.col % 4 == 0 &&
+           o.gated->x.col % 4 == 0 && (o.glu->act <= ACT_RELU2 || o.glu->act == ACT_SWIGLU_OAI) &&
            batch_router_fits(o.router->w->k, decode_shared_memory(b));
 }
 static bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_link *k,
@@ -299,6 +302,7 @@ static void make_moe_grouped(prompt_program *, cuda_backend *b, prompt_link *d) 
     make_gemm(b, down, e->order, &e->down, &e->layout[1]);
     e->x = cuda_rows(b, l, up->x);
     e->x_order = order_of(e->layout[0]);
+    e->gated.single = o[1].glu.up.buf < 0;
     e->gated.x = at + place.x;
     e->gated.glu = at + place.glu;
     e->gated.glu_k_tiles = e->down.k_tiles;

@@ -13,5 +13,6 @@ struct experts_ops {
     const struct op_glu *shared_glu;
     const struct op_mix *mix; /* NULL: none */
     const struct op_add *add; /* NULL: none */
+    bool single;              /* one matrix and its activation in place of gate and up */
 };
 LINK_C struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k);

@@ -135,7 +135,7 @@ bool link_added_takes(const struct link_case *c, const struct cuda_link *front, 
 
 const struct link_type link_matmul = {
     .classes = LINK_DECODE | LINK_PROMPT,
-    .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL)},
+    .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL), PATTERN(OP_GLU, OP_MATMUL)},
     .product = PRODUCT_ROWS,
     .fits = link_front_fits,
     .routes = LINK_ROUTES({ROW_PROMPT, OP_NORM, 0, 80, 129, true, "prompt_norm_kernel"})};

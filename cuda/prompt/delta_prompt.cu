@@ -3,11 +3,7 @@
 //     D = T (beta (V - e^G K S));   O = e^G Q S + P D;   S' = e^(G_last) S + sum_j e^(G_last - G_j) k_j d_j^T
 // T and P need no state. All products are of halves with float32 sums; the states stay float32. A row's results do not depend on the rows
 // behind it, whose factors are zero; T is found by substitution in one order.
-#include "cuda/prompt/delta_prompt.h"
-#include "cuda/common/prompt_tiles.cuh"
-
-DEV float silu_fast(float y) { return __fdividef(y, 1.f + __expf(-y)); }
-DEV float4 load4(const float *p) { return *(const float4 *)p; }
+#include "cuda/prompt/chunk_scan.cuh"
 
 // ---- cuts
 enum { CUT_THREADS = 1024 };
@@ -52,126 +48,30 @@ cudaError_t delta_cuts_launch(dev_tables t, delta_cuts c, cudaStream_t s) {
     return cudaGetLastError();
 }
 
-// ---- convolution: a warp a head's 128 channels of 16 rows
-enum { CONV_ROWS = 16, CONV_WARPS = 4 };
-// The inputs i rows before row r, which has before rows of its own sequence in front of it.
-DEV float4 conv_past(const delta_prompt_job &j, int r, int c, int back, int before, int slot, int C) {
-    if (j.t.pos[r] < back) return make_float4(0, 0, 0, 0);
-    if (back <= before) return load4(j.x + (size_t)(r - back) * j.x_row + c);
-    return load4(j.conv + slot * j.conv_elem + (size_t)(DELTA_TAPS - 1 - (back - before)) * C + c);
-}
-__global__ void __launch_bounds__(CONV_WARPS * 32)
-    delta_conv_kernel(const __grid_constant__ delta_prompt_job j) {
-    const int lane = threadIdx.x & 31, head = blockIdx.x * CONV_WARPS + (threadIdx.x >> 5),
-              n = j.t.step->n_row;
-    const int heads = 2 * j.n_key + j.n_value, C = heads * DELTA_DIM, c = head * DELTA_DIM + lane * 4;
-    int r = blockIdx.y * CONV_ROWS;
-    if (head >= heads || r >= n) return;
-    float4 w[4], past[3] = {};
-    for (int i = 0; i < 4; i++) w[i] = load4(j.conv_w + (c + i) * DELTA_TAPS);
-    const float4 bias = j.conv_bias ? load4(j.conv_bias + c) : make_float4(0, 0, 0, 0);
-    const int end = min(n, r + CONV_ROWS);
-    int slot = -1;
-    float4 next = load4(j.x + (size_t)r * j.x_row + c);
-    for (; r < end; r++) {
-        const float4 x = next;
-        if (r + 1 < end) next = load4(j.x + (size_t)(r + 1) * j.x_row + c);
-        if (j.t.slot[r] != slot) {
-            slot = j.t.slot[r];
-            int before = 0;
-            while (before < 3 && before < r && j.t.slot[r - before - 1] == slot) before++;
-            for (int i = 0; i < 3; i++) past[i] = conv_past(j, r, c, 3 - i, before, slot, C);
-        }
-        float y[4], square = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float *f = &w[i].x;
-            y[i] =
-                silu_fast(fmaf(f[3], (&x.x)[i],
-                               fmaf(f[2], (&past[2].x)[i],
-                                    fmaf(f[1], (&past[1].x)[i], fmaf(f[0], (&past[0].x)[i], (&bias.x)[i])))));
-            square = fmaf(y[i], y[i], square);
-        }
-        past[0] = past[1];
-        past[1] = past[2];
-        past[2] = x;
-        if (head < 2 * j.n_key) {
-            const float f = rsqrtf(warp_sum(square) + 1e-6f) * (head < j.n_key ? 0.08838834764831845f : 1.f);
-            *(uint2 *)(j.qk + (size_t)r * j.qk_row + head * DELTA_DIM * 2 + lane * 8) =
-                make_uint2(pack_half2(y[0] * f, y[1] * f), pack_half2(y[2] * f, y[3] * f));
-        } else
-            *(float4 *)(j.v + (size_t)r * j.v_row + (head - 2 * j.n_key) * DELTA_DIM + lane * 4) =
-                make_float4(y[0], y[1], y[2], y[3]);
-    }
-}
-
 // ---- what a chunk's rows are to each other: a block a chunk and value head
-enum {
-    PAIR_THREADS = 128,
-    ROW_HALVES = DELTA_DIM + 8,
-    SIDE_HALVES = CHUNK_ROWS + 8,
-    TRI_STRIDE = CHUNK_ROWS + 4
-};
+enum { PAIR_THREADS = 128, TRI_STRIDE = CHUNK_ROWS + 4 };
 struct pair_shared {
     __half q[CHUNK_ROWS][ROW_HALVES], k[CHUNK_ROWS][ROW_HALVES];
     float tri[CHUNK_ROWS][TRI_STRIDE]; // A^T, [column][row]
     float sum[CHUNK_ROWS], beta[CHUNK_ROWS];
 };
-DEV void fetch_chunk(uint32_t to, const uint8_t *from, size_t row, int n, int threads) {
-    for (int i = threadIdx.x; i < CHUNK_ROWS * 16; i += threads) {
-        const int r = i >> 4, c = i & 15;
-        cp_async16(to + r * ROW_HALVES * 2 + c * 16, from + (size_t)(r < n ? r : 0) * row + c * 16,
-                   r < n ? 16 : 0);
-    }
-}
 DEV int delta_key_head(const delta_prompt_job &j, int h) {
     return j.tiled ? h % j.n_key : h / (j.n_value / j.n_key);
 }
-DEV const uint8_t *chunk_rows(const delta_prompt_job &j, int head, int row) {
-    return j.qk + (size_t)row * j.qk_row + head * DELTA_DIM * 2;
-}
 // Gates of the chunk's rows: beta, and the sums of their logarithms in order; rows behind the last count nothing.
 DEV void chunk_gates(const delta_prompt_job &j, pair_shared &m, const delta_chunk &c, int h) {
-    const int i = threadIdx.x, lane = i & 31;
+    const int i = threadIdx.x;
+    float g = 0;
     if (i < CHUNK_ROWS) {
-        float g = 0, beta = 0;
+        float beta = 0;
         if (i < c.n) {
             const float soft = j.a[(size_t)(c.row + i) * j.a_row + h] + j.dt_bias[h];
             g = j.A[h] * (soft > 20.f ? soft : log1pf(expf(soft)));
             beta = 1.f / (1.f + expf(-j.b[(size_t)(c.row + i) * j.b_row + h]));
         }
-        for (int o = 1; o < 32; o <<= 1) {
-            const float v = __shfl_up_sync(~0u, g, o);
-            if (lane >= o) g += v;
-        }
-        m.sum[i] = g;
         m.beta[i] = beta;
     }
-    __syncthreads();
-    const float first = m.sum[31];
-    __syncthreads();
-    if (i >= 32 && i < CHUNK_ROWS) m.sum[i] += first;
-    __syncthreads();
-}
-// Products of 16 rows of a (from row r on) with all rows of k.
-DEV void chunk_products(float (&d)[8][4], const __half (*a)[ROW_HALVES], const __half (*k)[ROW_HALVES],
-                        int r) {
-    const int lane = threadIdx.x & 31;
-    const uint32_t at = smem_address(&a[r + (lane & 15)][(lane >> 4) * 8]),
-                   bt = smem_address(&k[(lane & 7) + (lane >> 4) * 8][(lane >> 3 & 1) * 8]);
-    for (int i = 0; i < 8; i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
-#pragma unroll
-    for (int e = 0; e < DELTA_DIM / 16; e++) {
-        uint32_t x[4];
-        ldmatrix4(x, at + e * 32);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t y[4];
-            ldmatrix4(y, bt + i * 16 * ROW_HALVES * 2 + e * 32);
-            mma_f16(d[2 * i], x[0], x[1], x[2], x[3], y[0], y[1]);
-            mma_f16(d[2 * i + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
-        }
-    }
+    chunk_sums(m.sum, g);
 }
 // Column c of T below and on its diagonal, from the first column of the warp on: t[i] loses A_ij t[j], j = first, first + 1 ..
 template <int FIRST> DEV void substitute(float (&t)[CHUNK_ROWS], const float (*tri)[TRI_STRIDE]) {
@@ -271,32 +171,6 @@ DEV void fetch_scan(scan_shared<W> &m, const delta_prompt_job &j, int chunk, int
     for (int i = threadIdx.x; i < 4 * CHUNK_ROWS / 4; i += W * 32)
         cp_async16(smem_address(m.factor) + i * 16, factor + i * 16, 16);
 }
-// Sums of 16 x 8 tiles as operands of products over their columns.
-template <int N> DEV void as_operand(uint32_t (&a)[N / 2][4], const float (&d)[N][4]) {
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        a[i][0] = pack_half2(d[2 * i][0], d[2 * i][1]);
-        a[i][1] = pack_half2(d[2 * i][2], d[2 * i][3]);
-        a[i][2] = pack_half2(d[2 * i + 1][0], d[2 * i + 1][1]);
-        a[i][3] = pack_half2(d[2 * i + 1][2], d[2 * i + 1][3]);
-    }
-}
-// d [16][64 rows of b] += a b^T over K columns; LOWER: row i of b is zero from column i + 1 on. at: of b's first row, stride in bytes.
-template <int K, bool LOWER>
-DEV void scan_product(float (&d)[8][4], const uint32_t (&a)[K / 16][4], uint32_t b, int stride) {
-    const int lane = threadIdx.x & 31;
-    const uint32_t at = b + ((lane & 7) + (lane >> 4) * 8) * stride + (lane >> 3 & 1) * 16;
-#pragma unroll
-    for (int e = 0; e < K / 16; e++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (LOWER && i < e) continue;
-            uint32_t y[4];
-            ldmatrix4(y, at + i * 16 * stride + e * 32);
-            mma_f16(d[2 * i], a[e][0], a[e][1], a[e][2], a[e][3], y[0], y[1]);
-            mma_f16(d[2 * i + 1], a[e][0], a[e][1], a[e][2], a[e][3], y[2], y[3]);
-        }
-}
 // One chunk. s: S^T of the warp's columns; v: its columns of the chunk's v.
 template <int W>
 DEV void scan_chunk(scan_shared<W> &m, float (&s)[16][4], float *out, size_t out_row, int n, int w) {
@@ -333,33 +207,7 @@ DEV void scan_chunk(scan_shared<W> &m, float (&s)[16][4], float *out, size_t out
             x[i][e] *= m.factor[2][r];
         }
     as_operand<8>(a, x);
-    const float decay = m.factor[3][0];
-    const uint32_t at =
-        smem_address(m.k) + ((lane & 7) + (lane >> 3 & 1) * 8) * ROW_HALVES * 2 + (lane >> 4) * 16;
-#pragma unroll
-    for (int i = 0; i < 16; i++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) s[i][e] *= decay;
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t y[4];
-            ldmatrix4_t(y, at + e * 16 * ROW_HALVES * 2 + i * 32);
-            mma_f16(s[2 * i], a[e][0], a[e][1], a[e][2], a[e][3], y[0], y[1]);
-            mma_f16(s[2 * i + 1], a[e][0], a[e][1], a[e][2], a[e][3], y[2], y[3]);
-        }
-}
-// The past of channel c for the next step: the last inputs of the run, oldest first.
-DEV void keep_channel(const delta_prompt_job &j, const delta_run &run, float *conv, int C, int c) {
-    float kept[DELTA_TAPS - 1];
-    for (int i = 0; i < DELTA_TAPS - 1; i++) {
-        const int back = DELTA_TAPS - 2 - i, at = run.n_row - 1 - back; // row of the run
-        kept[i] = at >= 0                                   ? j.x[(size_t)(run.row + at) * j.x_row + c]
-                  : j.t.pos[run.row + run.n_row - 1] < back ? 0.f
-                                                            : conv[(size_t)(DELTA_TAPS - 1 + at) * C + c];
-    }
-    for (int i = 0; i < DELTA_TAPS - 1; i++) conv[(size_t)i * C + c] = kept[i];
+    scan_update(s, a, smem_address(m.k), m.factor[3][0]);
 }
 template <int W>
 __global__ void __launch_bounds__(W * 32) delta_scan_kernel(const __grid_constant__ delta_prompt_job j) {
@@ -440,9 +288,8 @@ template <int W> static cudaError_t scan_launch(const delta_prompt_job &j, int r
     return cudaGetLastError();
 }
 cudaError_t delta_prompt_launch(const delta_prompt_job &j, int n, int n_slot, int sm_count, cudaStream_t s) {
-    const int heads = 2 * j.n_key + j.n_value, runs = delta_runs(n, n_slot);
-    const dim3 rows((heads + CONV_WARPS - 1) / CONV_WARPS, (n + CONV_ROWS - 1) / CONV_ROWS);
-    delta_conv_kernel<<<rows, CONV_WARPS * 32, 0, s>>>(j);
+    const int runs = delta_runs(n, n_slot);
+    chunk_conv_launch<true>(j, j.n_key, n, s);
     delta_pair_kernel<<<dim3(j.n_value, delta_chunks(n, n_slot)), PAIR_THREADS, sizeof(pair_shared), s>>>(j);
     return j.n_value * 4 <= sm_count ? scan_launch<2>(j, runs, s) : scan_launch<4>(j, runs, s);
 }

@@ -17,26 +17,34 @@ struct delta_cuts {
     struct delta_chunk *chunk; // [delta_chunks]
     struct delta_run *run;     // [delta_runs]
 };
-struct delta_prompt_job {
+// Rows of a layer whose channels, blocks of 128, go through a convolution, then as halves or as rows to what has the state.
+struct chunk_rows_job {
     dev_tables t;
-    const float *x, *a, *b; // [row]: q, k, v before the convolution; a, b [n_value]
-    size_t x_row, a_row, b_row;
-    const float *conv_w, *conv_bias, *A, *dt_bias;
+    const float *x; // [row][n_block][128] before the convolution
+    size_t x_row;
+    const float *conv_w, *conv_bias;
     float *conv, *state;
     size_t conv_elem, state_elem;
-    int n_key, n_value;
-    bool tiled;
+    int n_block, first_half, n_half; // blocks that become halves
     int stages;
     delta_cuts cuts;
-    // between the kernels: q and k of unit length as halves [row][2][n_key][128], rows qk_row bytes apart, v [row][n_value][128], and what
-    // each chunk and value head keeps (delta_plan.h)
+    // between the kernels: halves [row][n_half][128], rows qk_row bytes apart, v [row][others][128], and what each chunk and head keeps
+    // (delta_plan.h)
     uint8_t *qk;
     size_t qk_row;
     float *v;
     size_t v_row;
     uint8_t *pair, *factor;
-    float *out; // [row][n_value][128]
+    float *out; // [row][head][columns]
     size_t out_row;
+};
+// Halves: q and k, of unit length.
+struct delta_prompt_job : chunk_rows_job {
+    const float *a, *b; // [row][n_value]
+    size_t a_row, b_row;
+    const float *A, *dt_bias;
+    int n_key, n_value;
+    bool tiled;
 };
 cudaError_t delta_cuts_launch(dev_tables t, delta_cuts c, cudaStream_t s); // once a step
 // n: rows, runs: the most there may be

@@ -22,7 +22,8 @@ cudaError_t moe_grouped_order_launch(const pair_order &o, cudaStream_t s);
 cudaError_t moe_grouped_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order,
                                       int n, cudaStream_t s);
 
-// What n rows of a stack's matrices make of positions; of gate and up in turns (8 rows each) where glu is not NULL.
+// What n rows of a stack's matrices make of positions; of gate and up in turns (8 rows each) where glu is not NULL, or of one matrix and
+// its activation there (single).
 struct pair_gemm {
     const uint8_t *w;     // region
     int u, slabs, n;      // units of a row tile; row tiles of a matrix; rows that count (of gate)
@@ -32,6 +33,7 @@ struct pair_gemm {
     int k_tiles;
     pair_order o;
     uint8_t *glu; // tiles of positions
+    bool single;
     int glu_k_tiles, glu_order, act;
     float limit, alpha;
     rows out; // out[row][choice][n] where glu is NULL

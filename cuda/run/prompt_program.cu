@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "cuda/prompt/delta_prompt.h"
+#include "cuda/prompt/ssm_prompt.h"
 #include "cuda/run/prompt_profile.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
@@ -171,8 +171,10 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     enum infer_status st = program_new(&p, &link, l);
     if (st == INFER_OK) st = choose_routes(b, p);
     const bool fits = st == INFER_OK && build(b, p, link);
-    const cudaError_t e =
-        fits && p->has_delta ? delta_prompt_prepare(delta_prompt_stages(p->route.shared_bytes)) : cudaSuccess;
+    cudaError_t e = cudaSuccess;
+    if (fits && p->has_delta) e = delta_prompt_prepare(delta_prompt_stages(p->route.shared_bytes));
+    if (fits && p->has_ssm && e == cudaSuccess)
+        e = ssm_prompt_prepare(ssm_prompt_stages(p->route.shared_bytes));
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     mem_free(link);
     if (st != INFER_OK || !fits) {
@@ -184,7 +186,7 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     return INFER_OK;
 }
 
-int prompt_grid(const struct prompt_program *p) { return p && p->has_delta ? CHUNK_ROWS : 0; }
+int prompt_grid(const struct prompt_program *p) { return p && (p->has_delta || p->has_ssm) ? CHUNK_ROWS : 0; }
 void prompt_free(struct prompt_program *p) { program_free(p); }
 
 // ---- running
@@ -216,7 +218,7 @@ static enum infer_status run_any(cuda_backend *b, const prompt_program *p, const
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,
                              cudaStream_t s) {
     TRY(cuda_rope_tables(b, n_row, op_queue{s, false}));
-    if (p->has_delta) TRY(prompt_delta_cut(b, s));
+    if (p->has_delta || p->has_ssm) TRY(prompt_delta_cut(b, s));
     for (int i = 0; i < p->n_link; i++) TRY(run_any(b, p, &p->link[i], n_row, n_out, s));
     return INFER_OK;
 }

@@ -1,5 +1,6 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
+#include "cuda/prompt/delta_prompt.h"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/prompt_qkv_post.h"
 #include "cuda/run/program.h"
@@ -32,7 +33,7 @@ struct prompt_program {
     int n_link;
     struct route_case route;
     int mx_kind;
-    bool has_delta;
+    bool has_delta, has_ssm; // links in chunks
 };
 
 // What a kind of link does with prompt rows; run: n of them.
@@ -54,5 +55,6 @@ enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p
 void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d);
 enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
                                     int n, cudaStream_t s);
-// link_delta.cu: the cuts of a step, before the first LINK_DELTA
+// link_delta.cu: the cuts of a step, before the first LINK_DELTA or LINK_SSM, and where they are
+struct delta_cuts prompt_cuts(const cuda_backend *b);
 enum infer_status prompt_delta_cut(const cuda_backend *b, cudaStream_t s);

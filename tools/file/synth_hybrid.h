@@ -11,7 +11,8 @@ static const struct hybrid {
     {"lfm2-1.2b", "MM*MM*MM*M*M*M*M", 3, 0, 0, 0, 0, 0},
     {"nemotron-3-nano-30b", "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", 4, 64, 64, 128, 8, 3712},
     {"tiny-lfm2", "M*MM", 3, 0, 0, 0, 0, 0},
-    {"tiny-nemotron", "ME*EME", 4, 6, 16, 24, 2, 64}};
+    {"tiny-nemotron", "ME*EME", 4, 6, 16, 24, 2, 64},
+    {"tiny-nemotron-128", "ME*EME", 4, 8, 64, 128, 2, 512}};
 static const struct hybrid *hybrid_of(const struct shape *s) { /* NULL: none */
     for (size_t i = 0; i < sizeof hybrids / sizeof *hybrids; i++)
         if (strcmp(hybrids[i].name, s->name) == 0) return &hybrids[i];

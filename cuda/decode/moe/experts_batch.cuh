@@ -16,6 +16,9 @@
 #include "cuda/decode/moe/experts_batch.h"
 
 // ---- what follows the sums
+DEV void batch_put(__half *out, int col, float v) {
+    out[(col & ~31) + row_order(true, col)] = __float2half(skinny_range(v));
+}
 DEV float batch_glu(const batch_job &j, float g, float u) {
     if (j.act != ACT_SWIGLU_OAI) return act_apply(j.act, g) * u;
     const float x = g > j.limit ? j.limit : g, v = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
@@ -24,13 +27,14 @@ DEV float batch_glu(const batch_job &j, float g, float u) {
 // v: sums [h * 2 + q] of rows gid + 8 h of the tile and pairs 2 tig + q of the item; to: of these, batch_pairs left.
 template <bool GATED>
 DEV void batch_finish(const batch_job &j, const int4 &item, int tile, const int *to, const float (&v)[4]) {
-    const int lane = threadIdx.x & 31, i0 = 2 * (lane & 3), col = tile * (GATED ? 8 : 16) + (lane >> 2);
+    const bool gated = GATED && !j.single;
+    const int lane = threadIdx.x & 31, i0 = 2 * (lane & 3), col = tile * (gated ? 8 : 16) + (lane >> 2);
     float bias[2] = {0, 0};
     if (col >= j.n) return;
     if (j.bias) {
         const float *p = j.bias + (size_t)item.x * j.n + col;
         bias[0] = p[0];
-        if (GATED || col + 8 < j.n) bias[1] = p[GATED ? j.bias_up : 8];
+        if (gated || col + 8 < j.n) bias[1] = p[gated ? j.bias_up : 8];
     }
 #pragma unroll
     for (int q = 0; q < 2; q++) {
@@ -43,8 +47,12 @@ DEV void batch_finish(const batch_job &j, const int4 &item, int tile, const int 
                 b = __fmul_rn(b, f);
             }
             __half *out = (__half *)(j.xo + (size_t)(item.y + i0 + q) * j.xo_row);
-            out[(col & ~31) + row_order(true, col)] =
-                __float2half(skinny_range(batch_glu(j, a + bias[0], b + bias[1])));
+            if (gated)
+                batch_put(out, col, batch_glu(j, a + bias[0], b + bias[1]));
+            else {
+                batch_put(out, col, act_apply(j.act, a + bias[0]));
+                if (col + 8 < j.n) batch_put(out, col + 8, act_apply(j.act, b + bias[1]));
+            }
         } else {
             float *out = j.y + to[i0 + q] + col;
             out[0] = a + bias[0];

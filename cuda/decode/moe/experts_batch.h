@@ -35,6 +35,7 @@ struct batch_job {
     size_t bias_up;
     int n; // gated: rows of gate; else of the matrix
     // gated: halves in the order of codes, of places
+    bool single; // no up: rows of a tile are as many columns
     int act;
     float limit, alpha;
     uint8_t *xo;

@@ -142,8 +142,8 @@ static int over(int n, int by) { return (n + by - 1) / by; }
 
 // Where each piece lies: one behind the other, from the start again where the end is reached.
 static bool place_pieces(const experts_one_job *j, experts_shape *s, int room) {
-    const int each = experts_choices(j) * s->cut, first = experts_areas(*j, *s).pieces,
-              gate = 2 * j->gate.u * layout_unit_bytes(j->gate.layout),
+    const int each = s->cut_shared + j->route.n_used * s->cut, first = experts_areas(*j, *s).pieces,
+              gate = (j->single ? 1 : 2) * j->gate.u * layout_unit_bytes(j->gate.layout),
               down = s->part * layout_unit_bytes(j->down.layout);
     int size[EXPERTS_PIECES], to = first;
     s->n_piece = s->steps + s->tiles * each;
@@ -167,17 +167,18 @@ static bool place_pieces(const experts_one_job *j, experts_shape *s, int room) {
 // Steps and row tiles for the blocks, as evenly as bytes go; gated, down: which parts.
 static bool make_shape(const experts_one_job *j, experts_shape *s, int sm_count, int room, bool gated,
                        bool down) {
-    const int steps = gated ? experts_choices(j) * experts_steps(j->n_ff) : 0,
-              tiles = down ? over(j->d, 32) * 2 : 0, most = steps > tiles ? steps : tiles;
+    const int steps = gated ? experts_all_steps(j) : 0, tiles = down ? over(j->d, 32) * 2 : 0,
+              most = steps > tiles ? steps : tiles;
     memset(s, 0, sizeof *s);
     s->blocks = over(most < sm_count ? most : sm_count & ~1, 2) * 2;
     s->tiles = over(tiles, s->blocks);
     s->cut = over(j->down.u * layout_unit_bytes(j->down.layout), PIECE_MOST_BYTES);
     s->part = over(j->down.u, s->cut);
     s->cut = over(j->down.u, s->part);
+    s->cut_shared = over(experts_shared_units(j), s->part);
     if (s->tiles > 1 && tiles % s->blocks && gated) {
-        const double step = 2. * j->gate.u * layout_unit_bytes(j->gate.layout),
-                     tile = (double)experts_choices(j) * j->down.u * layout_unit_bytes(j->down.layout);
+        const double step = (j->single ? 1. : 2.) * j->gate.u * layout_unit_bytes(j->gate.layout),
+                     tile = (double)experts_all_units(j) * layout_unit_bytes(j->down.layout);
         s->extra = tiles % s->blocks;
         s->lead = (int)(tile / step);
         while (s->lead && s->lead * (s->blocks - s->extra) > steps) s->lead--;

@@ -22,7 +22,7 @@ struct experts_smem {
 };
 LAYOUT_FN experts_smem experts_areas(const experts_one_job &j, const experts_shape &s) {
     experts_smem m = {};
-    const int sums = j.out_kind == EXPERTS_EACH ? experts_choices(&j) * j.down.u : EXPERTS_WARPS;
+    const int sums = j.out_kind == EXPERTS_EACH ? experts_all_units(&j) : EXPERTS_WARPS;
     m.rec = ((int)sizeof(experts_head) + 127) / 128 * 128;
     m.glu = m.rec + (s.steps ? j.gate.u * REC_BYTES_32 : 0);
     m.red = m.glu + (s.tiles ? EXPERTS_WARPS * EXPERTS_ASKED * REC_BYTES_16 : 0);
@@ -42,11 +42,21 @@ struct experts_block {
     MEM uint32_t done(int i) const { return smem_address(h.done + i); }
     MEM int id(int choice) const { return choice < j.shared ? 0 : h.m.id[choice - j.shared]; }
     MEM const uint8_t *piece(int i) const { return smem + h.at[i]; }
+    MEM experts_place step(int i) const {
+        return experts_place_of(&j, i, experts_shared_steps(&j), experts_steps(j.n_ff));
+    }
+    MEM int pieces() const { return s.cut_shared + j.route.n_used * s.cut; } // of a row tile
+    // What gate and up give of a choice.
+    MEM uint8_t *glu(int choice) const {
+        const int steps =
+            choice < j.shared ? 0 : experts_shared_steps(&j) + (choice - j.shared) * experts_steps(j.n_ff);
+        return j.glu + (size_t)steps * 32;
+    }
+    MEM int width(int choice) const { return choice < j.shared ? j.n_ff_shared : j.n_ff; }
 };
 // The step that a block takes in its nth turn; -1: none.
 DEV int experts_step(const experts_block &b, int n) {
-    const int all = experts_choices(&b.j) * experts_steps(b.j.n_ff), own = blockIdx.x - b.s.extra,
-              rest = b.s.blocks - b.s.extra;
+    const int all = experts_all_steps(&b.j), own = blockIdx.x - b.s.extra, rest = b.s.blocks - b.s.extra;
     if (n < b.s.lead && own < 0) return -1;
     const int i =
         n < b.s.lead ? n * rest + own : b.s.lead * rest + (n - b.s.lead) * b.s.blocks + (int)blockIdx.x;
@@ -82,20 +92,23 @@ template <int LG, int LD> DEV experts_source experts_find(const experts_block &b
     experts_source from = {{NULL, NULL}, {0, 0}, 0, -1};
     if (i >= b.s.n_piece) return from;
     if (i < b.s.steps) {
-        const int step = experts_step(b, i), n = experts_steps(j.n_ff), c = step / n;
+        const int step = experts_step(b, i);
         if (step < 0) return from;
+        const experts_place at = b.step(step);
+        const int c = at.choice;
         const experts_stack &g = c < j.shared ? j.gate_shared : j.gate,
                             &u = c < j.shared ? j.up_shared : j.up;
-        const size_t t = (size_t)(step - c * n);
+        const size_t t = (size_t)at.i;
         from.bytes = (uint32_t)g.u * layout_unit_bytes((enum layout)(LG < 0 ? 0 : LG)) * (j.paired ? 2 : 1);
         from.p[0] = g.first + t * g.tile;
         from.stack[0] = g.stack;
-        if (!j.paired) from.p[1] = u.first + t * u.tile, from.stack[1] = u.stack;
+        if (!j.paired && !j.single) from.p[1] = u.first + t * u.tile, from.stack[1] = u.stack;
         from.choice = c;
         return from;
     }
-    const int of = i - b.s.steps, n = experts_choices(&j) * b.s.cut, r = of / n, c = (of - r * n) / b.s.cut,
-              first = (of - r * n - c * b.s.cut) * b.s.part, tile = blockIdx.x + r * b.s.blocks;
+    const int of = i - b.s.steps, n = b.pieces(), r = of / n, tile = blockIdx.x + r * b.s.blocks;
+    const experts_place at = experts_place_of(&j, of - r * n, b.s.cut_shared, b.s.cut);
+    const int c = at.choice, first = at.i * b.s.part;
     if (tile * 16 >= j.d) return from;
     const experts_stack &d = c < j.shared ? j.down_shared : j.down;
     constexpr int UB = layout_unit_bytes((enum layout)(LD < 0 ? 0 : LD));
@@ -207,36 +220,39 @@ DEV float experts_act(const experts_one_job &j, float g, float u) {
         u = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
         return __fdividef(g, 1.f + __expf(-j.alpha * g)) * (u + 1.f);
     }
+    if (j.single) return act_apply(j.act, g);
     if (j.act == ACT_GELU_ERF) return 0.5f * g * (1.f + erff(g * 0.7071067811865476f)) * u;
     return act_apply(j.act, g) * u;
 }
 // Of a warp: waits for all warps' sums of its nth step and leaves the product of 16 columns as packets.
 DEV void experts_finish(const experts_block &b, int n, int step, float rs) {
     const experts_one_job &j = b.j;
-    const int n_step = experts_steps(j.n_ff), c = step / n_step, t = step - c * n_step, of = b.lane & 15,
-              col = t * 16 + of;
+    const experts_place at = b.step(step);
+    const int c = at.choice, t = at.i, of = b.lane & 15, col = t * 16 + of, n_ff = b.width(c);
     const experts_stack &gate = c < j.shared ? j.gate_shared : j.gate,
                         &up = c < j.shared ? j.up_shared : j.up;
     const float *sum = (const float *)(b.smem + b.at.red) + n * EXPERTS_WARPS * 16 + b.lane;
     const size_t row = (size_t)b.id(c) * j.n_ff + col;
-    const float gate_bias = gate.bias && col < j.n_ff ? gate.bias[row] : 0.f,
-                up_bias = up.bias && col < j.n_ff ? up.bias[row] : 0.f;
-    const int g = j.paired ? (of >> 3) * 16 + (of & 7) : of, u = j.paired ? g + 8 : of + 16;
+    const float gate_bias = gate.bias && col < n_ff ? gate.bias[row] : 0.f,
+                up_bias = up.bias && col < n_ff ? up.bias[row] : 0.f;
+    const int g = j.paired ? (of >> 3) * 16 + (of & 7) : of, u = j.paired ? g + 8 : j.single ? of : of + 16;
     float v = 0;
     barrier_wait(b.done(n), 0);
 #pragma unroll
     for (int k = 0; k < EXPERTS_WARPS / 2; k++) v += sum[k * 32];
+    if (j.single) v += __shfl_xor_sync(~0u, v, 16); // of both halves of the warps
     const float a = fmaf(__shfl_sync(~0u, v, g), rs * gate.factor, gate_bias),
                 m = fmaf(__shfl_sync(~0u, v, u), rs * up.factor, up_bias),
-                y = col < j.n_ff ? experts_act(j, a, m) : 0.f;
-    give_act_int8<16>(j.glu + c * experts_glu_bytes(j.n_ff), t * 16, y, b.tag);
+                y = col < n_ff ? experts_act(j, a, m) : 0.f;
+    give_act_int8<16>(b.glu(c), t * 16, y, b.tag);
 }
 template <int L, int LD>
 DEV void experts_gated(const experts_block &b, const experts_source &own, int &next) {
     bool late = experts_late(b, own);
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const experts_one_job &j = b.j;
-    const int tile = b.w & 1;
+    const int tile = j.single ? 0 : b.w & 1, first = j.single ? b.w : b.w >> 1,
+              stride = j.single ? EXPERTS_WARPS : EXPERTS_WARPS / 2;
     const float rs = j.norm ? rsqrtf(b.h.squares / (float)j.k_router + j.eps) : 1.f;
     float *red = (float *)(b.smem + b.at.red) + b.w * 16;
     one_row<L, 32, 1> p;
@@ -253,7 +269,7 @@ DEV void experts_gated(const experts_block &b, const experts_source &own, int &n
             }
             p.clear();
 #pragma unroll 1
-            for (int u = b.w >> 1; u < j.gate.u; u += EXPERTS_WARPS / 2) {
+            for (int u = first; u < j.gate.u; u += stride) {
                 int_frag<L> f[1];
                 f[0].load(at + u * UB, b.lane, 1.f);
                 p.unit(f, b.smem + b.at.rec + u * REC_BYTES_32, b.lane);
@@ -363,15 +379,17 @@ DEV int experts_take(const experts_block &b, uint8_t *rec, int first, int items)
     int n = 0;
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
-        const int item = first + i * EXPERTS_WARPS, c = item / j.down.u;
-        in[i].at = j.glu + c * experts_glu_bytes(j.n_ff);
+        const int item = first + i * EXPERTS_WARPS;
+        const experts_place at = experts_place_of(&j, item, experts_shared_units(&j), j.down.u);
+        in[i].at = b.glu(at.choice);
         in[i].tag = b.tag;
-        in[i].columns = experts_steps(j.n_ff) * 16;
-        if (item < items) in[i].ask(item - c * j.down.u, b.lane);
+        in[i].columns = experts_steps(b.width(at.choice)) * 16;
+        if (item < items) in[i].ask(at.i, b.lane);
     }
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
-        const int item = first + i * EXPERTS_WARPS, k = item % j.down.u;
+        const int item = first + i * EXPERTS_WARPS,
+                  k = experts_place_of(&j, item, experts_shared_units(&j), j.down.u).i;
         if (item >= items) break;
         while (in[i].v.w != b.tag) in[i].ask(k, b.lane);
         in[i].take(k, rec + i * REC_BYTES_16, b.lane);
@@ -389,7 +407,7 @@ template <int LG, int LD> DEV void experts_pass(const experts_block &b, int &pas
 template <int LG, int L> DEV void experts_down(const experts_block &b, int &next) {
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const experts_one_job &j = b.j;
-    const int U = j.down.u, items = experts_choices(&j) * U, each = experts_choices(&j) * b.s.cut;
+    const int items = experts_all_units(&j), each = b.pieces();
     const bool apart = j.out_kind == EXPERTS_EACH;
     uint8_t *rec = b.smem + b.at.glu + b.w * EXPERTS_ASKED * REC_BYTES_16;
     one_row<L, 16, 1> p, all;
@@ -406,9 +424,11 @@ template <int LG, int L> DEV void experts_down(const experts_block &b, int &next
             const int n = experts_take(b, rec, first, items);
 #pragma unroll 1
             for (int i = 0; i <= n; i++) { // the last: what comes next
-                const int item = first + i * EXPERTS_WARPS, c = item / U, k = item - c * U,
-                          part = k / b.s.part,
-                          piece = b.s.steps + r * each + (item < items ? c * b.s.cut + part : each);
+                const int item = first + i * EXPERTS_WARPS;
+                const experts_place at = experts_place_of(&j, item, experts_shared_units(&j), j.down.u);
+                const int c = at.choice, k = at.i, part = k / b.s.part,
+                          own = c < j.shared ? 0 : b.s.cut_shared + (c - j.shared) * b.s.cut,
+                          piece = b.s.steps + r * each + (item < items ? own + part : each);
                 experts_pass<LG, L>(b, passed, piece, next);
                 if (i == n) break;
                 barrier_wait(b.full(piece), 0);

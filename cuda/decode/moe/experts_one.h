@@ -34,14 +34,15 @@ struct experts_one_job {
     struct router route; // addresses on the device
     // experts, glu: a step is 16 columns of a choice; rows of gate and up lie in turns (paired) or apart
     struct experts_stack gate, up; // tile: bytes of a step
-    bool paired;
+    bool paired, single;           // single: gate alone, and its activation
     int n_ff, act;
     float limit, alpha;
     // experts, mix, add
     struct experts_stack down;
     int d;
-    // An expert that every row takes, whose choice is the first; its weight is sigmoid(weigh x), 1 without.
+    // An expert that every row takes, whose choice is the first; its weight is sigmoid(weigh x), 1 without. It may have another width.
     bool shared;
+    int n_ff_shared;
     struct experts_stack gate_shared, up_shared, down_shared; // of one matrix each
     struct {
         const uint8_t *w; // NULL: none; its row tile
@@ -63,7 +64,7 @@ struct experts_one_job {
     uint2 *logits;
     uint8_t *codes; // of x, times the norm's weights
     int copies;
-    uint8_t *glu; // [choices][steps][32]
+    uint8_t *glu; // of the choices one after the other, [steps][32]
     const int *seq;
     uint32_t tag;
     bool beside; // kernels may run while those in front do
@@ -77,8 +78,28 @@ enum {
     EXPERTS_TILES = 8 // row tiles of down that a block may have
 };
 LAYOUT_FN int experts_steps(int n_ff) { return (n_ff + 15) / 16; }
-LAYOUT_FN size_t experts_glu_bytes(int n_ff) { return (size_t)experts_steps(n_ff) * 32; } // of a choice
-LAYOUT_FN int experts_choices(const struct experts_one_job *j) { return j->route.n_used + j->shared; }
+LAYOUT_FN int experts_shared_steps(const struct experts_one_job *j) {
+    return j->shared ? experts_steps(j->n_ff_shared) : 0;
+}
+LAYOUT_FN int experts_all_steps(const struct experts_one_job *j) {
+    return experts_shared_steps(j) + j->route.n_used * experts_steps(j->n_ff);
+}
+// Units of a row of down, of all choices.
+LAYOUT_FN int experts_shared_units(const struct experts_one_job *j) {
+    return j->shared ? j->down_shared.u : 0;
+}
+LAYOUT_FN int experts_all_units(const struct experts_one_job *j) {
+    return experts_shared_units(j) + j->route.n_used * j->down.u;
+}
+// Number i of things of which the shared expert has `shared`, the first ones, and each other choice n: whose it is, and which.
+struct experts_place {
+    int choice, i;
+};
+LAYOUT_FN struct experts_place experts_place_of(const struct experts_one_job *j, int i, int shared, int n) {
+    const int of = i - shared, c = of / n;
+    const struct experts_place p = {j->shared + c, of - c * n}, first = {0, i};
+    return i < shared ? first : p;
+}
 
 // What a block fetches: first a piece for each of its steps, then, for each of its row tiles of down, `cut` pieces of each choice. Where
 // they lie in its shared memory, and which piece every warp must be through before one may come (-1: it may at once).
@@ -86,7 +107,8 @@ struct experts_shape {
     int blocks, steps, tiles; // of a block at most; 0: nothing of that part
     int extra,
         lead; // blocks 0 .. extra - 1 have a row tile more than the others, which have `lead` steps more for that
-    int cut, part;            // units of a piece of down
+    int cut, part;            // pieces of a choice's row tile of down, units of a piece
+    int cut_shared;           // of the shared expert's
     int n_piece, late, bytes; // late: the first that waits for others
     int at[EXPERTS_PIECES];
     int8_t after[EXPERTS_PIECES];

@@ -5,6 +5,7 @@
 #include "cuda/decode/state/delta_decode.h"
 #include "cuda/common/launch.h"
 #include "cuda/decode/gemv/act_int8.cuh"
+#include "cuda/decode/state/state_decode.cuh"
 
 enum {
     DELTA_THREADS = 256,
@@ -13,48 +14,6 @@ enum {
     DELTA_PART = DELTA_DIM / 32
 };
 
-DEV void cluster_arrive() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
-DEV void cluster_wait() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-// Into the shared memory of block rank of the cluster, at the place that address is here.
-DEV void cluster_store(uint32_t address, int rank, float v) {
-#if __CUDA_ARCH__ >= 900
-    uint32_t at;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(address), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
-#endif
-}
-DEV float delta_silu(float y) { return __fdividef(y, 1.f + __expf(-y)); }
-
-// A channel on its way through the convolution: its last inputs, oldest first.
-struct delta_channel {
-    float past[DELTA_TAPS - 1];
-    MEM void load(const delta_decode_job &j, int c, const float *state, int C, bool none) {
-        prefetch_l2_line(j.conv_w + c * DELTA_TAPS);
-#pragma unroll
-        for (int i = 0; i < DELTA_TAPS - 1; i++) past[i] = none ? 0.f : __ldcg(state + i * C + c);
-    }
-    MEM float step(const delta_decode_job &j, int c, float x) {
-        const float4 w = *(const float4 *)(j.conv_w + c * DELTA_TAPS);
-        const float bias = j.conv_bias ? j.conv_bias[c] : 0.f;
-        const float y = fmaf(w.w, x, fmaf(w.z, past[2], fmaf(w.y, past[1], fmaf(w.x, past[0], bias))));
-        past[0] = past[1];
-        past[1] = past[2];
-        past[2] = x;
-        return delta_silu(y);
-    }
-    MEM void store(float *state, int c, int C) const {
-#pragma unroll
-        for (int i = 0; i < DELTA_TAPS - 1; i++) state[i * C + c] = past[i];
-    }
-};
 // SL: slices of 32 columns that a block has.
 template <int SL> struct delta_shared {
     float q[DELTA_DIM], k[DELTA_DIM], v[SL * DELTA_COLS];
@@ -98,13 +57,6 @@ template <int SL> DEV void delta_products(delta_shared<SL> &m, const float4 (&s)
     }
 }
 
-DEV void delta_give(const delta_decode_job &j, int r, int col, float y) {
-    if (j.give == GIVE_RECORD)
-        put_act_int8<32>(j, col, y);
-    else
-        put_column<true>(j, r, r, col, y);
-}
-
 // What a block has of a value head h and of a sequence.
 template <int SL> struct delta_block {
     static constexpr int blocks = DELTA_SLICES / SL; // of a head
@@ -112,7 +64,7 @@ template <int SL> struct delta_block {
     delta_shared<SL> &m;
     int g, h, C, key_channel, col0, col; // col: of the first warps
     float4 s[SL][DELTA_PART];            // rows tid / 8 + 32 i, columns col0 + 32 slice + 4 (tid % 8) ..
-    delta_channel qk, v;
+    state_channel qk, v;
 
     MEM delta_block(const delta_decode_job &job, delta_shared<SL> &shared) : j(job), m(shared) {
         const int rep = j.n_value / j.n_key, tid = threadIdx.x;
@@ -137,15 +89,15 @@ template <int SL> struct delta_block {
 #pragma unroll
             for (int i = 0; i < DELTA_PART; i++)
                 s[x][i] = none ? make_float4(0, 0, 0, 0) : __ldcg((const float4 *)state(slot, x, i));
-        qk.load(j, key_channel, conv(slot), C, none);
-        if (writes()) v.load(j, v_channel(), conv(slot), C, none);
+        qk.load(j.conv_w, key_channel, conv(slot), C, none);
+        if (writes()) v.load(j.conv_w, v_channel(), conv(slot), C, none);
     }
     // q, k and v of row r; x: its q or k, xv: its v.
     MEM void inputs(float x, float xv) {
         const int tid = threadIdx.x;
-        const float y = qk.step(j, key_channel, x), square = warp_sum(y * y);
+        const float y = qk.step(j.conv_w, j.conv_bias, key_channel, x), square = warp_sum(y * y);
         (tid < DELTA_DIM ? m.q : m.k)[tid & (DELTA_DIM - 1)] = y;
-        if (writes()) m.v[tid] = v.step(j, v_channel(), xv);
+        if (writes()) m.v[tid] = v.step(j.conv_w, j.conv_bias, v_channel(), xv);
         if ((tid & 31) == 0) m.square[tid >> 5] = square;
     }
     // Behind the first row's inputs: the past of q and k is read.
@@ -212,7 +164,7 @@ template <int SL> struct delta_block {
         if (blocks > 1) cluster_wait();
         if (writes()) {
             const float *n = m.norm[r & 1], mean = (n[0] + n[1] + n[2] + n[3]) * (1.f / DELTA_DIM);
-            delta_give(j, r, col, out * rsqrtf(mean + j.eps) * j.norm[col0 + threadIdx.x] * delta_silu(z));
+            state_give(j, r, col, out * rsqrtf(mean + j.eps) * j.norm[col0 + threadIdx.x] * state_silu(z));
         }
         if (keep < 0) __syncthreads();
     }
