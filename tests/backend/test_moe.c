@@ -139,16 +139,27 @@ static void routes_of_those_near(void **state) {
 }
 
 /* A card says by name that it has no kernel for them. */
-static void routes_near_are_not_of_a_card(void **state) {
+static void what_no_card_computes(void **state) {
     (void)state;
     const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR};
-    struct op op = {.kind = OP_ROUTE, .route = {.router = &r}};
-    struct op_list list = {.op = &op, .n_op = 1};
-    struct backend_config c = {0};
-    struct backend_sizes sizes;
-    c.list[ROW_DECODE] = &list;
-    assert_int_equal(cuda_sizes(&c, &sizes), INFER_E_UNSUPPORTED);
-    assert_non_null(strstr(err_message(), "no kernel for routers"));
+    const struct view x = {0, 0, 8}, few = {0, 0, 2};
+    struct op ops[] = {
+        {OP_ROUTE, 0, "routers of", .route = {.router = &r}},
+        {OP_DELTA, 0, "whose steps reach 2", .delta = {.a = few, .n_value = 2, .dk = 4, .beta = 2}},
+        {OP_DELTA, 0, "whose rows decay", .delta = {.a = x, .n_value = 2, .dk = 4}},
+        {OP_GLU, 0, "a number a head", .glu = {few, x, x, ACT_SIGMOID, {0}}},
+        {OP_GLU, 0, "gates with limits", .glu = {x, x, x, ACT_SILU_CLAMP, {0}}},
+        {OP_GLU, 0, "gates of Laguna", .glu = {x, x, x, ACT_SOFTPLUS, {0}}},
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        struct op_list list = {.op = &ops[i], .n_op = 1};
+        struct backend_config c = {0};
+        struct backend_sizes sizes;
+        c.list[ROW_DECODE] = &list;
+        assert_int_equal(cuda_sizes(&c, &sizes), INFER_E_UNSUPPORTED);
+        assert_non_null(strstr(err_message(), "no kernel for"));
+        assert_non_null(strstr(err_message(), ops[i].name));
+    }
 }
 
 /* Ties go to the lowest; ids are different ones of the model's, whatever the logits are. */
@@ -503,7 +514,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_against_float64),
         cmocka_unit_test(routes_of_those_near),
-        cmocka_unit_test(routes_near_are_not_of_a_card),
+        cmocka_unit_test(what_no_card_computes),
         cmocka_unit_test(routes_of_odd_logits),
         cmocka_unit_test(routes_of_backends),
         cmocka_unit_test(experts_every_format),

@@ -530,9 +530,65 @@ static void layers_that_draft_are_left_out(void **state) {
     }
 }
 
+/* The tensors of f in the shapes that llama.cpp's converter gives some of them; which: room for as many. */
+static struct tensor *llama_shapes(const struct tensorfile *f) {
+    struct tensor *t = malloc(f->n_tensor * sizeof *t);
+    memcpy(t, f->tensor, f->n_tensor * sizeof *t);
+    for (size_t i = 0; i < f->n_tensor; i++) {
+        const bool taps = strstr(t[i].name, "ssm_conv1d_") != NULL; /* [1][channels][1][taps] */
+        if (taps) t[i].shape[1] = t[i].shape[2], t[i].shape[2] = 1;
+        if (taps || strstr(t[i].name, ".ssm_a")) t[i].n_dim = 4; /* [1][1][heads][1] */
+    }
+    return t;
+}
+/* The file with the keys that the converter writes and this program does not, or otherwise. source: its classes for these models */
+static void write_llama_form(const struct tensorfile *f, const char *to) {
+    static const char *const left_out[] = {"step35.rope.dimension_count_swa"};
+    struct gguf_writer *w;
+    struct tensorfile shaped = *f;
+    uint32_t embd = 0, heads = 0;
+    assert_ok(gguf_writer_open(&w, to));
+    for (size_t i = 0; i < f->n_meta; i++) {
+        const struct meta *m = &f->meta[i];
+        if (str_is(m->key, "kimi-linear.embedding_length")) embd = (uint32_t)meta_elem_f64(m, 0);
+        if (str_is(m->key, "kimi-linear.attention.head_count")) heads = (uint32_t)meta_elem_f64(m, 0);
+    }
+    for (size_t i = 0; i < f->n_meta; i++) {
+        const struct meta *m = &f->meta[i];
+        const bool value = str_is(m->key, "kimi-linear.attention.value_length");
+        if (value) gguf_writer_u32(w, "kimi-linear.attention.value_length", embd / heads);
+        if (!value && !str_is(m->key, left_out[0])) gguf_writer_meta(w, m);
+    }
+    if (heads) gguf_writer_f32(w, "kimi-linear.rope.freq_base", 10000);
+    if (!heads) gguf_writer_u32(w, "step35.moe_every_n_layers", 1);
+    shaped.tensor = llama_shapes(f);
+    gguf_copy_tensors(w, &shaped);
+    free(shaped.tensor);
+}
+static void forms_of_llama_cpp_are_read(void **state) {
+    static const char *const names[] = {"kimi_linear", "kimi_linear-low", "step3p5"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct walk w = {.name = names[i]};
+        struct tensorfile *f;
+        struct result own, theirs;
+        char plain[256], form[256];
+        walk_open(&w);
+        convert(&w, folder_file(&w.d, plain, "plain.gguf"));
+        compute(plain, &own);
+        assert_ok(tensorfile_open(&f, plain, NULL));
+        write_llama_form(f, folder_file(&w.d, form, "form.gguf"));
+        tensorfile_close(f);
+        compute(form, &theirs);
+        if (own.status || theirs.status || !same(&own, &theirs))
+            fail_msg("%s: %s%s", w.name, own.why, theirs.why);
+        walk_close(&w);
+    }
+}
+
 int main(int argc, char **argv) {
     static char gguf_name[HF_FOLDERS_MAX][64];
-    static struct CMUnitTest tests[2 * HF_FOLDERS_MAX + 4];
+    static struct CMUnitTest tests[2 * HF_FOLDERS_MAX + 5];
     static const char *models[HF_FOLDERS_MAX];
     const int n_model = hf_folders(models);
     int n = 0;
@@ -547,6 +603,7 @@ int main(int argc, char **argv) {
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(old_key_heads_count);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_left_out);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(infinity_is_read);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(forms_of_llama_cpp_are_read);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return _cmocka_run_group_tests("folders", tests, (size_t)n, NULL, NULL);
 }

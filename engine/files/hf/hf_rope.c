@@ -310,14 +310,13 @@ static enum infer_status read_bases(struct config *c, float *theta) {
     return INFER_OK;
 }
 
-/* Whether a key is there, among the others or with those of rotation, and null. */
-static bool is_null(const struct config *c, const char *key) {
+/* OLMo Hybrid's published models do not rotate: they have no base, or null for all of rotation. Without these keys its class has a base. */
+static bool has_no_base(struct config *c) {
     const json_t *const at[] = {c->root, c->rope[0], c->rope[1]};
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        const json_t *v = json_object_get(at[i], key);
-        if (v) return json_is_null(v);
-    }
-    return false;
+    bool null = json_is_null(json_object_get(c->root, "rope_parameters"));
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        null |= json_is_null(json_object_get(at[i], "rope_theta"));
+    return null && !get_json(c, K_ROPE_THETA);
 }
 
 enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
@@ -335,8 +334,8 @@ enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     const bool half = c->out->table->rope.half_full;
     c->out->n_divisor = half ? c->out->n_rot : c->out->n_rot / 2;
     put_u32(c, "rope.dimension_count", (uint32_t)(half ? 2 * c->out->n_rot : c->out->n_rot));
-    if (c->out->table->rope.where == ROPE_TOLD && !key_reads(c, K_POSITION)) /* OLMo Hybrid: of no base */
-        put_bool(c, "rope.scaling.finetuned", !is_null(c, "rope_theta"));
+    if (c->out->table->rope.where == ROPE_TOLD && !key_reads(c, K_POSITION))
+        put_bool(c, "rope.scaling.finetuned", !has_no_base(c));
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     theta = get_json(c, K_ROPE_THETA_OLD) ? get_f32(c, K_ROPE_THETA_OLD) : get_f32(c, K_ROPE_THETA);
     beta = get_f32(c, K_ROPE_BETA);
