@@ -112,8 +112,18 @@ static bool is_adapted(const struct link_case *c, struct cuda_link *k) {
     return low->choice.buf < 0 && view_same(low->x, m->x) && view_same(low->out, m->out) &&
            link_front_fits(c, k);
 }
-/* The sum takes first what adapters add, then the product. */
+/* Of decode rows: the product of gate and up, which nothing but the matmul and its adapters reads. */
+static bool is_made(const struct link_case *c, const struct cuda_link *k) {
+    const struct op_glu *g = &c->list->op[k->before].glu;
+    return c->list->cls == ROW_DECODE && g->up.buf >= 0 && g->gate.width == g->out.width &&
+           g->up.width == g->out.width && g->act <= ACT_RELU2 &&
+           view_same(g->out, c->list->op[k->matmul].matmul.x) &&
+           c->list->buf[g->out.buf].last == k->matmul + 1;
+}
+/* The sum takes first what adapters add, then the product. What is made in front goes into rows and the matmul's form at once. */
 static bool is_adapted_sum(const struct link_case *c, struct cuda_link *k) {
+    if (k->before >= 0 && !is_made(c, k)) return false;
+    k->before = -1;
     const struct op_matmul *m = &c->list->op[k->matmul].matmul;
     const struct op_add *a = &c->list->op[k->matmul + 2].add;
     return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul + 1) &&
@@ -161,11 +171,12 @@ const struct link_type link_adapted = {.classes = LINK_DECODE,
                                        .reads_rows = true,
                                        .fits = is_adapted,
                                        .kernels = three_kernels};
-const struct link_type link_adapted_sum = {.classes = LINK_DECODE | LINK_PROMPT,
-                                           .pattern = {PATTERN(OP_MATMUL, OP_LOWRANK, OP_ADD)},
-                                           .product = PRODUCT_ADDED,
-                                           .stream = true,
-                                           .reads_rows = true,
-                                           .fits = is_adapted_sum,
-                                           .gives = link_gives_stream,
-                                           .kernels = three_kernels};
+const struct link_type link_adapted_sum = {
+    .classes = LINK_DECODE | LINK_PROMPT,
+    .pattern = {PATTERN(OPT(1, OP_GLU), OP_MATMUL, OP_LOWRANK, OP_ADD)},
+    .product = PRODUCT_ADDED,
+    .stream = true,
+    .reads_rows = true,
+    .fits = is_adapted_sum,
+    .gives = link_gives_stream,
+    .kernels = three_kernels};

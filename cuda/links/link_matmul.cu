@@ -1,4 +1,5 @@
 // LINK_MATMUL, LINK_GATED, LINK_RESIDUAL, LINK_ADAPTED, LINK_ADAPTED_SUM.
+#include "cuda/decode/gemv/act_made.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
@@ -88,6 +89,8 @@ const struct prompt_code prompt_residual = {prompt_matmul_make, prompt_matmul_ru
 struct adapted_jobs {
     matmul_store store; // make_store
     lowrank_job low;
+    bool made; // ADAPTED_SUM: its input, by
+    act_made from;
 };
 static lowrank_job low_job(const cuda_backend *b, const decode_link *d) {
     const struct op_list *l = decode_list(b);
@@ -116,13 +119,40 @@ const struct decode_code decode_adapted = {true,        false, decode_matmul_has
                                            run_adapted, NULL};
 const struct prompt_code prompt_adapted = {};
 
+// What the link in front would make rows of (bfloat16 in two parts, in another place than records): one kernel makes rows and records of it.
+static void take_parts(decode_link *d, adapted_jobs *e) {
+    decode_link *front = d - 1;
+    if (!d->from_rows || d->input.give != GIVE_RECORD || !front->to_rows ||
+        front->output.x.p != d->input.x.p || front->output.x.width != d->input.x.width)
+        return;
+    e->made = true;
+    e->from.parts = front->output.xo;
+    e->from.parts_row = front->output.xo_row;
+    front->to_rows = false;
+}
 // Onto the stream, to which the matmul adds then as RESIDUAL's does.
 static void make_adapted_sum(decode_maker &m, decode_link *d) {
     const struct op_list *l = decode_list(m.b);
     make_residual(m, d);
     lowrank_job j = low_job(m.b, d);
     j.out = cuda_rows(m.b, l, link_writes(l, &d->is));
-    own<adapted_jobs>(d)->low = j;
+    adapted_jobs *e = own<adapted_jobs>(d);
+    e->low = j;
+    e->made = d->is.first < d->is.matmul;
+    if (!e->made) take_parts(d, e);
+    if (d->is.first == d->is.matmul) return;
+    const struct op_glu *g = &l->op[d->is.first].glu;
+    e->from.gate = cuda_rows(m.b, l, g->gate);
+    e->from.up = cuda_rows(m.b, l, g->up);
+    e->from.act = g->act;
+}
+static enum infer_status make_input(const decode_step &s, const decode_link *d, int rows, bool overlap) {
+    const adapted_jobs *e = own<adapted_jobs>(d);
+    if (!e->made) return decode_matmul_input(s, d, overlap);
+    act_rows_job in = d->input;
+    in.xo_pitch = decode_input_pitch(d, rows);
+    CU(act_made_give(in, e->from, rows, overlap, s.stream));
+    return INFER_OK;
 }
 static enum infer_status run_adapted_sum(const decode_step &s, const decode_link *d, bool overlap) {
     lowrank_job low = own<adapted_jobs>(d)->low;
@@ -130,7 +160,7 @@ static enum infer_status run_adapted_sum(const decode_step &s, const decode_link
     gemv_args j = d->mm.job;
     low.one = rows == 1;
     j.xo_pitch = decode_output_pitch(d, rows);
-    TRY(decode_matmul_input(s, d, overlap));
+    TRY(make_input(s, d, rows, overlap));
     CU(op_lowrank_down(low, tiles, false, op_queue{s.stream, overlap}));
     CU(op_lowrank_up(low, tiles, op_queue{s.stream, overlap}));
     return decode_matmul_launch(s, &d->mm, j, rows);
