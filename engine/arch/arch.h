@@ -19,6 +19,7 @@ enum slot {
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
  * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; EMBD_2 = 2 * n_embd, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
+ * STREAMS, STREAMS_2: residual streams, and their square; LAUREL: rank of what is added beside attention;
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers;
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_KEYS: all heads' of keys,
  * STATE_DIM (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
@@ -58,6 +59,9 @@ enum dim {
     DIM_TAPS,
     DIM_STATE_HEADS,
     DIM_STATE_HEADS_2,
+    DIM_STREAMS,
+    DIM_STREAMS_2,
+    DIM_LAUREL,
     DIM_STATE_KEYS,
     DIM_STATE_DIM,
     DIM_INNER,
@@ -130,6 +134,11 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define SLOTS_LAYER_INPUTS                                                                                   \
     [SLOT_INPUT_TABLE] = SLOT_MUST, [SLOT_INPUT_PROJ] = SLOT_MUST, [SLOT_INPUT_PROJ_NORM] = SLOT_MUST,       \
     [SLOT_INPUT_GATE] = SLOT_MUST, [SLOT_INPUT_OUT] = SLOT_MUST, [SLOT_INPUT_NORM] = SLOT_MUST
+/* Several residual streams, and what is of low rank beside attention (Gemma 3n). */
+#define SLOTS_STREAMS                                                                                        \
+    [SLOT_ALTUP_CORRECT] = SLOT_MUST, [SLOT_ALTUP_SCALE] = SLOT_MUST, [SLOT_ALTUP_PREDICT] = SLOT_MUST,      \
+    [SLOT_ALTUP_ROUTER] = SLOT_MUST, [SLOT_ALTUP_NORM] = SLOT_MUST, [SLOT_LAUREL_L] = SLOT_MUST,             \
+    [SLOT_LAUREL_R] = SLOT_MUST, [SLOT_LAUREL_NORM] = SLOT_MUST
 #define HF_KEYS_EXPERTS "num_experts_per_tok"
 #define KEYS_LATENT                                                                                          \
     "attention.kv_lora_rank|attention.q_lora_rank|attention.key_length_mla|attention.value_length_mla|"      \

@@ -18,7 +18,7 @@ void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n
             memcpy(out, s->s->input[t], (size_t)e->out.width * sizeof *out);
             continue;
         }
-        q->decode(out, (const uint8_t *)e->w->data + (given ? 0 : (size_t)s->s->id[t]) * row,
+        q->decode(out, (const uint8_t *)e->w->data + (size_t)op_embed_row(e, s->s->id[t], given) * row,
                   (size_t)e->w->k);
         if (scale != 1)
             for (int i = 0; i < e->w->k; i++) out[i] *= scale;

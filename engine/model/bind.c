@@ -45,6 +45,9 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_TAPS] = s->taps,
         [DIM_STATE_HEADS] = s->n_head,
         [DIM_STATE_HEADS_2] = 2 * s->n_head,
+        [DIM_STREAMS] = m->n_stream,
+        [DIM_STREAMS_2] = m->n_stream * m->n_stream,
+        [DIM_LAUREL] = m->laurel_rank,
         [DIM_STATE_KEYS] = s->n_group * s->n_state,
         [DIM_STATE_DIM] = s->head_dim,
         [DIM_INNER] = inner,
@@ -146,6 +149,8 @@ enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const stru
     int64_t rows = bind_dim(m, l, s->rows), cols = bind_dim(m, l, s->cols);
     const bool taps = slot >= SLOT_STATE_CONV_Q && slot <= SLOT_STATE_CONV_V && t->shape[2] == 1;
     int64_t have_rows = t->shape[taps ? 1 : 2], have_cols = t->shape[3]; /* some have [channels][1][taps] */
+    if (slot == SLOT_INPUT_TABLE && m->n_stream && have_rows < rows)
+        rows = have_rows; /* tokens of texts alone */
     bool fits = t->shape[0] == 1 && t->shape[taps ? 2 : 1] == slot_matrices(s, l) && have_rows == rows &&
                 have_cols == cols;
     if (!fits && is_other_gate(m, slot)) return INFER_OK;
@@ -354,6 +359,9 @@ static const struct {
     {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
     {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
+    {offsetof(struct layer, stream.norm), SLOT_ALTUP_NORM, SLOT_NONE},
+    {offsetof(struct layer, stream.scale), SLOT_ALTUP_SCALE, SLOT_NONE},
+    {offsetof(struct layer, stream.laurel_norm), SLOT_LAUREL_NORM, SLOT_NONE},
     {offsetof(struct layer, mixer.norm), SLOT_STATE_NORM, SLOT_NONE},
     {offsetof(struct layer, mixer.norm), SLOT_SSM_NORM, SLOT_NONE},
 };
@@ -380,6 +388,11 @@ static const struct {
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
       .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
+    {offsetof(struct layer, stream.router), {.matrix = {SLOT_ALTUP_ROUTER}}},
+    {offsetof(struct layer, stream.predict), {.matrix = {SLOT_ALTUP_PREDICT}}},
+    {offsetof(struct layer, stream.correct), {.matrix = {SLOT_ALTUP_CORRECT}}},
+    {offsetof(struct layer, stream.laurel_l), {.matrix = {SLOT_LAUREL_L}}},
+    {offsetof(struct layer, stream.laurel_r), {.matrix = {SLOT_LAUREL_R}}},
     {offsetof(struct layer, input.gate), {.matrix = {SLOT_INPUT_GATE}}},
     {offsetof(struct layer, input.out), {.matrix = {SLOT_INPUT_OUT}}},
     {offsetof(struct layer, dense.down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
@@ -528,6 +541,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
         return missing(m, "blk.N.attn_gate.weight of the heads' size, or of one number a head");
     l->post_attn_norm.eps = l->post_ffn_norm.eps = m->arch->norm_behind_eps;
     l->mixer.norm.eps = m->arch->mixer.norm_eps;
+    TRY(bind_streams_of(b, il));
     TRY(bind_latent(b, il));
     TRY(bind_mixer(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->attn.sinks));
@@ -558,7 +572,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {.m = m,
                        .used = arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 4};
+                       .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 12};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
@@ -575,6 +589,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
     TRY(model_bind_rope(m, &divisor));
     TRY(bind_layer_inputs(&b));
+    TRY(bind_streams(&b));
     TRY(bind_draft_input(&b));
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
     if (!m->n_kv_group) m->window[m->n_kv_group++] = 0; /* positions are counted in pages, also of nothing */

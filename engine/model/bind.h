@@ -8,6 +8,9 @@ struct binder {
     int max_group;
 };
 
+/* Several residual streams (bind_streams.c): of the model and of a layer; nothing where there is one. */
+enum infer_status bind_streams(struct binder *b);
+enum infer_status bind_streams_of(struct binder *b, int il);
 /* What a symbolic size is in a layer; l NULL: outside of the layers. */
 int bind_dim(const struct model *m, const struct layer *l, enum dim d);
 /* The slot's name in the file, of layer il. */

@@ -12,6 +12,7 @@ struct emitter {
     struct view inputs; /* of all layers their own; set where the model has some */
     /* what a head's layer reads in the place of the normalised x; set where the model is one */
     struct view beside;
+    struct view predicted, part; /* of several streams what a layer predicts of all, and one of them */
     struct arena *arena;
     enum infer_status status; /* of memory for adapters */
 };
@@ -51,6 +52,14 @@ void emit_map(struct emitter *e, const char *name, struct view x, struct view ou
 struct view emit_delta(struct emitter *e, const struct layer *l, struct view h); /* blk_delta.c */
 struct view emit_conv(struct emitter *e, const struct layer *l, struct view h);  /* blk_mamba.c */
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);
+/* Of forward.c: attention and the dense part, for blocks that are put together otherwise. */
+struct view emit_attention(struct emitter *e, const struct layer *l, struct view h);
+struct view emit_dense(struct emitter *e, const struct layer *l, struct view h);
+/* blk_streams.c: x [n_stream][n_embd] from its first n_embd numbers; a layer; the mean of all, in the first ones. sparse: gates. */
+void emit_streams_begin(struct emitter *e, struct view x);
+void emit_streams_layer(struct emitter *e, const struct layer *l, struct view x);
+void emit_streams_end(struct emitter *e, struct view x);
+void emit_sparse(struct emitter *e, const struct layer *l, struct view gate);
 /* blk_draft.c: x of a model that drafts; and, where a head reads x in front of layer il, a copy of it among taps. */
 void emit_draft_input(struct emitter *e, struct view x);
 void emit_taps(struct emitter *e, int il, struct view x, struct view taps);

@@ -288,8 +288,16 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
     struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->dense.gate_up, BUF_ROWS_ALL);
+    if (l->below) emit_sparse(e, l, view_columns(gu, 0, l->dense.n_ff));
     struct view f = gated(e, "ffn_glu", gu, l->dense.n_ff, &l->act_all);
     return emit_part(e, "ffn_down", f, &l->dense.down, l->dense.partial);
+}
+
+struct view emit_attention(struct emitter *e, const struct layer *l, struct view h) {
+    return attention(e, l, h);
+}
+struct view emit_dense(struct emitter *e, const struct layer *l, struct view h) {
+    return dense(e, l, h);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
@@ -399,12 +407,13 @@ static void encoder_input(struct emitter *e, struct view x) {
 
 static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
                                const struct model *m, const struct layer_range *range) {
+    const int n = m->n_layer, streams = m->n_stream ? n + 1 : 0;
     *e = (struct emitter){.list = out,
                           .m = m,
                           .range = range,
                           .arena = arena,
-                          .op_cap = (range->adapters ? 2 : 1) * (61 * m->n_layer + 21 + MODEL_TAPS),
-                          .buf_cap = 45 * m->n_layer + 17,
+                          .op_cap = (range->adapters ? 2 : 1) * (61 * n + 80 * streams + 21 + MODEL_TAPS),
+                          .buf_cap = 45 * n + 20 * streams + 17,
                           .layer = -1,
                           .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,
                           .inputs = {-1, 0, 0}};
@@ -421,7 +430,9 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     TRY(begin(&e, arena, out, m, range));
     const struct taps *taps = range->taps;
-    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true), tapped = {-1, 0, 0};
+    const int streams = m->n_stream ? m->n_stream : 1;
+    struct view all = emit_buffer(&e, "x", streams * m->n_embd, BUF_ROWS_ALL, true),
+                x = view_columns(all, 0, m->n_embd), tapped = {-1, 0, 0};
     if (taps) tapped = emit_buffer(&e, "taps", taps->n * taps->n_embd, BUF_ROWS_ALL, true); /* FORWARD_TAPS */
     struct op_embed embed = {x, &m->embd, m->embd_scale, false};
     if (range->first) embed = (struct op_embed){.out = x};
@@ -435,12 +446,17 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     if (!range->first && m->arch->scale.embd_norm) emit_unit_norm(&e, "embd_norm", x, x, m->n_embd);
     if (!range->first) encoder_input(&e, x);
     if (!range->first) layer_inputs(&e, x);
+    if (m->n_stream) emit_streams_begin(&e, all);
     for (int il = range->first; il < range->end; il++) {
         emit_taps(&e, il, x, tapped);
         e.layer = il;
-        block(&e, &m->layer[il], x);
+        if (m->n_stream)
+            emit_streams_layer(&e, &m->layer[il], all);
+        else
+            block(&e, &m->layer[il], x);
     }
     e.layer = -1;
+    if (m->n_stream) emit_streams_end(&e, all);
     emit_taps(&e, range->end, x, tapped);
     if (m->encoder)
         emit_norm(&e, "output_norm", x, x, m->n_embd, &m->output_norm);

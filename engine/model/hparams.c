@@ -286,6 +286,31 @@ static enum infer_status read_sharing(struct model *m) {
     return INFER_OK;
 }
 
+/* Several residual streams, whose sizes tensors tell, and which gates are left. source: keys as llama.cpp's converter writes them; there a
+ * layer without a limit has -infinity */
+static enum infer_status read_streams(struct model *m) {
+    static const char streams[] = "altup.num_inputs";
+    char key[128];
+    bool there;
+    if (!m->arch->slot[SLOT_ALTUP_ROUTER]) return INFER_OK;
+    const struct tensor *t = tensorfile_find(m->file, "blk.0.laurel_l.weight");
+    float *sparse = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *sparse);
+    if (!sparse) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    TRY(model_read_int(m, streams, 2, 4, 4, &m->n_stream));
+    m->laurel_rank = t && t->shape[2] <= MAX_EMBD ? (int)t->shape[2] : 0;
+    m->whole = true;
+    TRY(meta_f32_array(m->file, model_key(m, key, sizeof key, "activation_sparsity_scale"), sparse,
+                       (size_t)m->n_layer, &there));
+    for (int i = 0; i < m->n_layer; i++) {
+        if (!there) sparse[i] = i < 10 && m->n_layer > 10 ? 1.6448536f : -INFINITY;
+        if (isnan(sparse[i]) || sparse[i] > 100 || (isfinite(sparse[i]) && sparse[i] < -100))
+            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %g", m->file->path, key, i,
+                           (double)sparse[i]);
+        m->layer[i].sparse = sparse[i];
+    }
+    return INFER_OK;
+}
+
 /* What a picture's rows have beside embeddings, and what they see. */
 static enum infer_status read_pictures(struct model *m) {
     static const char deepstack[] = "n_deepstack_layers", causal[] = "attention.causal_images";
@@ -362,6 +387,7 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_act(m));
     TRY(read_windows(m, n_head));
     TRY(read_sharing(m));
+    TRY(read_streams(m));
     TRY(read_pictures(m));
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));

@@ -18,11 +18,12 @@ static bool is_neutral(const struct key_row *row, const struct meta *meta) {
     return true;
 }
 
-/* No number of the file is NaN or infinite, also where nothing reads it. */
+/* No number of the file is NaN or infinite, also where nothing reads it; but -infinity leaves no gate out. */
 static enum infer_status check_finite(const struct model *m, const struct meta *meta, const char *key) {
     const enum meta_type type = meta->type == META_ARRAY ? meta->elem : meta->type;
+    const bool leaves = strcmp(key, "gemma3n.activation_sparsity_scale") == 0;
     for (uint64_t i = 0; (type == META_F32 || type == META_F64) && i < meta->n; i++)
-        if (!isfinite(meta_elem_f64(meta, (size_t)i)))
+        if (!isfinite(meta_elem_f64(meta, (size_t)i)) && !(leaves && meta_elem_f64(meta, (size_t)i) < 0))
             return err_set(INFER_E_INPUT, "%s: key '%s' holds %g", m->file->path, key,
                            meta_elem_f64(meta, (size_t)i));
     return INFER_OK;

@@ -88,6 +88,17 @@ struct layer {
         struct weight_group gate, out;
         struct norm_weights norm;
     } input;
+    /* Of several residual streams: what each layer predicts of all and corrects by what it computes of the first; scale: of the first, n_embd
+     * numbers. Beside attention h + norm(laurel_r laurel_l h). */
+    struct {
+        struct weight_group router, predict, correct, laurel_l, laurel_r;
+        struct norm_weights norm, scale, laurel_norm;
+    } stream;
+    /* Of the gates in front of their activation what is above their mean by so many standard deviations is left; 0: all as it is. below
+     * [n_ff]: minus that; mean: a row of 1 / n_ff */
+    float sparse;
+    const float *below;
+    struct weight_group mean;
     float scale; /* of the layer's result; 1: none */
 };
 
@@ -178,8 +189,12 @@ struct model {
     int n_layer_input;
     struct weight_group input_table, input_proj;
     struct norm_weights input_proj_norm; /* of each layer's numbers apart; n: n_layer_input */
-    bool rope_given;                     /* model_give_rope set keys */
-    bool whole; /* one device has all layers: what they read is not the residual stream alone */
+    /* Residual streams (0: one): the embedding, and products of it as large as it is; at the end the mean of the first and of products of the
+     * others. mean: a row of 1 / n_embd. source: Baykal et al. 2023 (arXiv 2301.13310) */
+    int n_stream, laurel_rank;
+    struct weight_group stream_in[3], stream_out[3], mean;
+    bool rope_given; /* model_give_rope set keys */
+    bool whole;      /* one device has all layers: what they read is not the residual stream alone */
     struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;

@@ -188,7 +188,8 @@ static enum infer_status cut_ff(struct shard *s, struct weight_group *up, struct
 }
 
 static enum infer_status shard_dense(struct shard *s, struct layer *l) {
-    if (!l->dense.n_ff || !l->dense.down.n || !divides(l->dense.n_ff, shard_unit(&l->dense.down, 1), s->n))
+    if (!l->dense.n_ff || l->below || !l->dense.down.n ||
+        !divides(l->dense.n_ff, shard_unit(&l->dense.down, 1), s->n))
         return INFER_OK;
     l->dense.partial = true;
     return cut_ff(s, &l->dense.gate_up, &l->dense.down, &l->dense.n_ff);

@@ -70,7 +70,7 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
             memcpy(out, r->step.input[t], (size_t)o->out.width * sizeof *out);
             continue;
         }
-        weight_decode_row(o->w, given ? 0 : r->step.id[t], out);
+        weight_decode_row(o->w, op_embed_row(o, r->step.id[t], given), out);
         for (int i = 0; i < o->w->k; i++) out[i] *= o->scale * o->w->factor;
     }
 }

@@ -118,7 +118,8 @@ enum op_kind {
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. A row with step.input has that, as it is; of a table beside the embedding, W[0] like an id. effects: writes all
+ * the slot's last token. A row with step.input has that, as it is; of a table beside the embedding, W[0] like an id, as has an id
+ * that such a table has no row of. effects: writes all
  * of out. w: the configuration's embedding, or the first member of one of its groups; NULL: every row has step.input. */
 struct op_embed {
     struct view out;
@@ -126,6 +127,10 @@ struct op_embed {
     float scale;
     bool beside;
 };
+/* The row of W; given: the step's row has step.input. */
+static inline int op_embed_row(const struct op_embed *o, int id, bool given) {
+    return given || (o->beside && id >= o->w->n) ? 0 : id;
+}
 
 /* input: out[t][i] = step.input[t][from + i]; 0 for a row of an id. */
 struct op_input {

@@ -248,6 +248,10 @@ DENSE = {
                       config="Gemma4TextConfig", base={**SMALL, **GEMMA}, prepare=steady, seed=5, after=published, states=True, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=1,
                       rms_norm_eps=0.3, global_head_dim=32, attention_k_eq_v=False, hidden_size_per_layer_input=16, vocab_size_per_layer_input=71,
                       num_kv_shared_layers=3, use_double_wide_mlp=True, intermediate_size=20, layer_types=layers(1, 1, 0, 1, 1, 0)),
+    "gemma3n": row("Gemma3n", "four residual streams, something of low rank beside attention, half of the gates left out in two layers, inputs of every layer with a smaller table, the last two of six layers on the keys and values of earlier ones", (16,),
+                   config="Gemma3nTextConfig", base={**SMALL, **GEMMA}, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2, sliding_window=16,
+                   hidden_size_per_layer_input=8, vocab_size_per_layer_input=69, num_kv_shared_layers=2, laurel_rank=6, final_logit_softcapping=3.0,
+                   activation_sparsity_pattern=[0.5, 0.8, 0.0, 0.0, 0.0, 0.0], layer_types=layers(1, 1, 0, 1, 1, 0)),
     "gemma4-e4b": tower("Gemma4", "embeddings of every layer, two shared ones of five, beside a tower for images", {
         **SMALL, **GEMMA, "model_type": "gemma4_text", "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
         "global_head_dim": 32, "attention_k_eq_v": False, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 71,

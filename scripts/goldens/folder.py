@@ -71,7 +71,7 @@ def fill(model, zero_centred=False):
                 new = torch.randn_like(p) * (3 if router else 1.5) / fan_in(module, name, p) ** 0.5
                 if name.endswith("router.proj.weight"):  # its input is divided by the root of its width
                     new *= p.shape[1] ** 0.5
-            if name.endswith("self_attn.q_norm.weight") and model.config.get_text_config().model_type == "gemma4_text":
+            if name.endswith("self_attn.q_norm.weight") and model.config.get_text_config().model_type in ("gemma4_text", "gemma3n_text"):
                 new *= 0.35  # scores have no other scale: with weights around 1 a softmax takes one position alone
             p.copy_(new.bfloat16().float())
 

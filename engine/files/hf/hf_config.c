@@ -260,7 +260,8 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     enum infer_status s = config_head(&c, &head);
     if (!s) s = read_arch(&c, options->vocab_only, head);
     if (!s && out->table) s = open_text_part(&c, whole);
-    if (!s && out->table) config_step(c.root), config_kimi(c.root), config_laguna(c.root);
+    if (!s && out->table)
+        config_step(c.root), config_kimi(c.root), config_laguna(c.root), config_gemma3n(c.root);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
     if (!s && whole) s = config_check_keys(&c);

@@ -109,6 +109,9 @@ void config_bamba(json_t *root);
 /* Step 3.5's published keys as transformers 5 has them. source: configuration_step3p7 of transformers */
 void config_step(json_t *root);
 void config_kimi(json_t *root); /* hf_state.c */
+/* source: configuration_gemma3n of transformers */
+void config_gemma3n(json_t *root);
+enum infer_status config_streams(struct config *c);
 /* source: configuration_laguna of transformers */
 void config_laguna(json_t *root);
 /* Limits of gates and of what they are times, of every layer. */

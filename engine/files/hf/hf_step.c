@@ -1,6 +1,7 @@
-/* config.json of Step 3.5, whose published form has lists by layer where transformers has kinds of layers, and of Laguna. */
+/* config.json of Step 3.5, whose published form has lists by layer where transformers has kinds of layers, of Laguna, and of Gemma 3n. */
 #include "files/hf/hf_config.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,7 +147,52 @@ static enum infer_status put_limits(struct config *c, enum hf_key key, const cha
     hf_put_f32s(c->keys, c->out->arch, name, limit, c->n_layer);
     return INFER_OK;
 }
+/* x where the standard normal distribution is p. */
+static double quantile(double p) {
+    double low = -10, high = 10;
+    for (int i = 0; i < 80; i++) {
+        const double x = (low + high) / 2;
+        if (erfc(-x / sqrt(2)) / 2 < p)
+            low = x;
+        else
+            high = x;
+    }
+    return (low + high) / 2;
+}
+/* Gemma 3n: the part of the gates of every layer that is left out, as deviations above their mean; one number: of all layers. */
+enum infer_status config_streams(struct config *c) {
+    const json_t *told = get_json(c, K_SPARSITY);
+    const uint32_t n = key_reads(c, K_STREAMS) ? get_u32(c, K_STREAMS) : 0;
+    float *scale = get_room(c, sizeof *scale * ((size_t)c->n_layer + 1)), part;
+    TRY(c->status);
+    if (!n) return INFER_OK;
+    put_u32(c, "altup.num_inputs", n);
+    if (json_is_array(told) && json_array_size(told) != c->n_layer)
+        return key_wrong(c, K_SPARSITY, "a list with a number for each layer");
+    if (!told) return INFER_OK;
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        const json_t *v = json_is_array(told) ? json_array_get(told, i) : told;
+        TRY(config_f32(c, "activation_sparsity_of_layers", v, 0, &part));
+        scale[i] = part > 0 ? (float)quantile((double)part) : -INFINITY;
+    }
+    hf_put_f32s(c->keys, c->out->arch, "activation_sparsity_scale", scale, c->n_layer);
+    return INFER_OK;
+}
+/* A width for each layer, all alike, as one number. */
+void config_gemma3n(json_t *root) {
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    json_t *list = json_object_get(root, "intermediate_size"), *first = json_array_get(list, 0), *v;
+    size_t i;
+    if (!type || strcmp(type, "gemma3n_text") != 0 || !first ||
+        json_array_size(list) != (size_t)json_integer_value(json_object_get(root, "num_hidden_layers")))
+        return;
+    json_array_foreach(list, i, v) if (!json_equal(v, first)) return;
+    json_object_set(root, "intermediate_size", json_incref(first));
+    json_decref(first);
+}
+
 enum infer_status config_limits(struct config *c) {
+    TRY(config_streams(c));
     if (!key_reads(c, K_SWIGLU_LIMITS)) return INFER_OK;
     TRY(put_limits(c, K_SWIGLU_LIMITS, "swiglu_clamp_exp"));
     return put_limits(c, K_SWIGLU_LIMITS_SHARED, "swiglu_clamp_shexp");
