@@ -4,6 +4,7 @@
  * with a printed reason, unless INFER_REQUIRE_CUDA=1. */
 #include "tests/lib/cuda_there.h"
 #include "cuda/plan/lowrank_plan.h"
+#include "engine_impl.h"
 #include "cpu/cpu_isa.h"
 #include "quant/quant.h"
 #include "infer.h"
@@ -381,14 +382,16 @@ static void answer(struct infer_engine *e, const struct adapted *o, const float 
     for (int at = 0, step; at < PROMPT + DECODED; at += step) {
         const bool decode = at >= PROMPT;
         step = decode ? 1 : PROMPT;
-        n = 0;
-        for (int t = at; t < at + step; t++)
-            for (int i = first; i < end; i++)
-                row[n++] = (struct infer_row){.id = (t * 37 + 3) % o->n_vocab,
-                                              .pos = t,
-                                              .seq = seq[i],
-                                              .decode = decode,
-                                              .want = t + 1 >= PROMPT ? INFER_WANT_LOGITS : 0};
+        n = step * (end - first);
+        for (int r = 0; r < n; r++) { /* rows of models with states stand together, others in turns */
+            const int t = at + (o->m->m->n_state ? r % step : r / (end - first)),
+                      i = first + (o->m->m->n_state ? r / step : r % (end - first));
+            row[r] = (struct infer_row){.id = (t * 37 + 3) % o->n_vocab,
+                                        .pos = t,
+                                        .seq = seq[i],
+                                        .decode = decode,
+                                        .want = t + 1 >= PROMPT ? INFER_WANT_LOGITS : 0};
+        }
         assert_ok(infer_step(e, row, n, &got));
         for (int i = first; i < end; i++)
             memcpy(out + ((size_t)(i * (1 + DECODED)) + (size_t)(decode ? at - PROMPT + 1 : 0)) *
