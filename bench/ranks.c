@@ -97,7 +97,8 @@ static void *work(void *user) {
     struct op_list list[ROW_CLASS_COUNT];
     for (int i = 0; i <= n; i++) col[i] = r->width / n * i;
     for (int k = 0; k < ROW_CLASS_COUNT; k++) {
-        op[k][0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {x, &table, 1}};
+        op[k][0] =
+            (struct op){.kind = OP_EMBED, .name = "embed", .embed = {.out = x, .w = &table, .scale = 1}};
         for (int i = 0; i < r->sums; i++)
             op[k][1 + i] = (struct op){.kind = OP_REDUCE, .name = "reduce", .reduce = {x}};
         op[k][1 + r->sums] =

@@ -128,7 +128,7 @@ static void choose_act(struct model *m) {
     const struct layer *l = &m->layer[0];
     if (m->arch->slot[SLOT_FFN_GATE] != SLOT_MAY || l->dense.gate_up.n != l->dense.n_ff) return;
     m->act = ACT_CLAMP;
-    for (int i = 0; i < m->n_layer; i++) m->layer[i].act = (struct act_numbers){.limit = FLT_MAX};
+    for (int i = 0; i < m->n_layer; i++) m->layer[i].act_all = (struct act_numbers){.limit = FLT_MAX};
 }
 
 enum infer_status bind_encoder(struct binder *b) {

@@ -108,7 +108,8 @@ static void *work(void *user) {
                                .comm = r->comm};
     const struct view x = {0, 0, W};
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
-        op[cls][0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {x, &table, 1}};
+        op[cls][0] =
+            (struct op){.kind = OP_EMBED, .name = "embed", .embed = {.out = x, .w = &table, .scale = 1}};
         op[cls][1] = (struct op){
             .kind = OP_GATHER,
             .name = "gather",
