@@ -157,7 +157,7 @@ static void samples(struct op *out) {
         {OP_CONV, 0, "conv", .conv = {x, z, 0, K, array[CONV_W], array[CONV_BIAS], true}},
         {OP_CONV, 0, "conv without bias", .conv = {x, z, 0, K, array[CONV_W], NULL, false}},
         {OP_DELTA, 0, "delta",
-         .delta = {x, a, b, half, 0, 1, 2, 2, 2, false, array[DECAYS], array[STEP_BIAS]}},
+         .delta = {x, a, b, half, 0, 1, 2, 2, 2, false, array[DECAYS], array[STEP_BIAS], 0}},
         {OP_DELTA, 0, "delta whose rows decay by themselves",
          .delta = {x, view_columns(y, 0, 4), b, half, 0, 1, 2, 2, 2, false, array[DECAYS], array[STEP_BIAS],
                    2}},

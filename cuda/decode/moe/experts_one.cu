@@ -175,7 +175,10 @@ static bool make_shape(const experts_one_job *j, experts_shape *s, int sm_count,
     s->cut = over(j->down.u * layout_unit_bytes(j->down.layout), PIECE_MOST_BYTES);
     s->part = over(j->down.u, s->cut);
     s->cut = over(j->down.u, s->part);
-    s->cut_shared = over(experts_shared_units(j), s->part);
+    s->shared_units = experts_shared_units(j);
+    s->cut_shared = over(s->shared_units, s->part);
+    s->shared_steps = experts_shared_steps(j);
+    s->each_steps = experts_steps(j->n_ff);
     if (s->tiles > 1 && tiles % s->blocks && gated) {
         const double step = (j->single ? 1. : 2.) * j->gate.u * layout_unit_bytes(j->gate.layout),
                      tile = (double)experts_all_units(j) * layout_unit_bytes(j->down.layout);

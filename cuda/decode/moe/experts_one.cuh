@@ -42,21 +42,18 @@ struct experts_block {
     MEM uint32_t done(int i) const { return smem_address(h.done + i); }
     MEM int id(int choice) const { return choice < j.shared ? 0 : h.m.id[choice - j.shared]; }
     MEM const uint8_t *piece(int i) const { return smem + h.at[i]; }
-    MEM experts_place step(int i) const {
-        return experts_place_of(&j, i, experts_shared_steps(&j), experts_steps(j.n_ff));
-    }
+    MEM experts_place step(int i) const { return experts_place_of(&j, i, s.shared_steps, s.each_steps); }
     MEM int pieces() const { return s.cut_shared + j.route.n_used * s.cut; } // of a row tile
     // What gate and up give of a choice.
     MEM uint8_t *glu(int choice) const {
-        const int steps =
-            choice < j.shared ? 0 : experts_shared_steps(&j) + (choice - j.shared) * experts_steps(j.n_ff);
-        return j.glu + (size_t)steps * 32;
+        return j.glu + (choice < j.shared ? 0 : s.shared_steps + (choice - j.shared) * s.each_steps) * 32;
     }
-    MEM int width(int choice) const { return choice < j.shared ? j.n_ff_shared : j.n_ff; }
+    MEM int steps(int choice) const { return choice < j.shared ? s.shared_steps : s.each_steps; }
 };
 // The step that a block takes in its nth turn; -1: none.
 DEV int experts_step(const experts_block &b, int n) {
-    const int all = experts_all_steps(&b.j), own = blockIdx.x - b.s.extra, rest = b.s.blocks - b.s.extra;
+    const int all = b.s.shared_steps + b.j.route.n_used * b.s.each_steps, own = blockIdx.x - b.s.extra,
+              rest = b.s.blocks - b.s.extra;
     if (n < b.s.lead && own < 0) return -1;
     const int i =
         n < b.s.lead ? n * rest + own : b.s.lead * rest + (n - b.s.lead) * b.s.blocks + (int)blockIdx.x;
@@ -228,7 +225,8 @@ DEV float experts_act(const experts_one_job &j, float g, float u) {
 DEV void experts_finish(const experts_block &b, int n, int step, float rs) {
     const experts_one_job &j = b.j;
     const experts_place at = b.step(step);
-    const int c = at.choice, t = at.i, of = b.lane & 15, col = t * 16 + of, n_ff = b.width(c);
+    const int c = at.choice, t = at.i, of = b.lane & 15, col = t * 16 + of,
+              n_ff = c < j.shared ? j.n_ff_shared : j.n_ff;
     const experts_stack &gate = c < j.shared ? j.gate_shared : j.gate,
                         &up = c < j.shared ? j.up_shared : j.up;
     const float *sum = (const float *)(b.smem + b.at.red) + n * EXPERTS_WARPS * 16 + b.lane;
@@ -380,16 +378,16 @@ DEV int experts_take(const experts_block &b, uint8_t *rec, int first, int items)
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
         const int item = first + i * EXPERTS_WARPS;
-        const experts_place at = experts_place_of(&j, item, experts_shared_units(&j), j.down.u);
+        const experts_place at = experts_place_of(&j, item, b.s.shared_units, j.down.u);
         in[i].at = b.glu(at.choice);
         in[i].tag = b.tag;
-        in[i].columns = experts_steps(b.width(at.choice)) * 16;
+        in[i].columns = b.steps(at.choice) * 16;
         if (item < items) in[i].ask(at.i, b.lane);
     }
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
         const int item = first + i * EXPERTS_WARPS,
-                  k = experts_place_of(&j, item, experts_shared_units(&j), j.down.u).i;
+                  k = experts_place_of(&j, item, b.s.shared_units, j.down.u).i;
         if (item >= items) break;
         while (in[i].v.w != b.tag) in[i].ask(k, b.lane);
         in[i].take(k, rec + i * REC_BYTES_16, b.lane);
@@ -407,7 +405,7 @@ template <int LG, int LD> DEV void experts_pass(const experts_block &b, int &pas
 template <int LG, int L> DEV void experts_down(const experts_block &b, int &next) {
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const experts_one_job &j = b.j;
-    const int items = experts_all_units(&j), each = b.pieces();
+    const int items = b.s.shared_units + j.route.n_used * j.down.u, each = b.pieces();
     const bool apart = j.out_kind == EXPERTS_EACH;
     uint8_t *rec = b.smem + b.at.glu + b.w * EXPERTS_ASKED * REC_BYTES_16;
     one_row<L, 16, 1> p, all;
@@ -425,7 +423,7 @@ template <int LG, int L> DEV void experts_down(const experts_block &b, int &next
 #pragma unroll 1
             for (int i = 0; i <= n; i++) { // the last: what comes next
                 const int item = first + i * EXPERTS_WARPS;
-                const experts_place at = experts_place_of(&j, item, experts_shared_units(&j), j.down.u);
+                const experts_place at = experts_place_of(&j, item, b.s.shared_units, j.down.u);
                 const int c = at.choice, k = at.i, part = k / b.s.part,
                           own = c < j.shared ? 0 : b.s.cut_shared + (c - j.shared) * b.s.cut,
                           piece = b.s.steps + r * each + (item < items ? own + part : each);

@@ -107,9 +107,10 @@ struct experts_shape {
     int blocks, steps, tiles; // of a block at most; 0: nothing of that part
     int extra,
         lead; // blocks 0 .. extra - 1 have a row tile more than the others, which have `lead` steps more for that
-    int cut, part;            // pieces of a choice's row tile of down, units of a piece
-    int cut_shared;           // of the shared expert's
-    int n_piece, late, bytes; // late: the first that waits for others
+    int cut, part;                              // pieces of a choice's row tile of down, units of a piece
+    int cut_shared;                             // of the shared expert's
+    int each_steps, shared_steps, shared_units; // of a choice and of the shared expert: as below
+    int n_piece, late, bytes;                   // late: the first that waits for others
     int at[EXPERTS_PIECES];
     int8_t after[EXPERTS_PIECES];
 };
