@@ -196,37 +196,33 @@ DEV void moe_grouped_finish_gated(const pair_gemm &j, float (&d)[PAIR_TILE / 2],
 // The same of one matrix: each warpgroup has a column tile, and sends it in its turn.
 DEV void moe_grouped_finish_single(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const moe_grouped_item &t,
                                    int warp, uint32_t out) {
-    const int lane = threadIdx.x & 31, k_tile = t.slab0 / 4, c = (t.slab0 + warp) * 16 + (lane >> 2),
-              n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK;
-    const float *b = j.bias[0] + (size_t)t.expert * j.n + c;
-    const float bias[2] = {j.bias[0] && c < j.n ? __ldg(b) : 0.f,
-                           j.bias[0] && c + 8 < j.n ? __ldg(b + 8) : 0.f};
-#pragma unroll
-    for (int i = 0; i < PAIR_TILE / 2; i++) {
-        const int h = i >> 1 & 1;
-        d[i] = c + 8 * h < j.n ? act_apply(j.act, fmaf(d[i], j.factor, bias[h])) : 0.f;
-    }
+    const int lane = threadIdx.x & 31, k_tile = t.slab0 / 4;
     for (int g = 0; g < 2 && k_tile + g < j.glu_k_tiles; g++) { // of all threads
         if (threadIdx.x == 128) bulk_wait_read();
         asm volatile("bar.sync 1, 256;" ::: "memory");
         if (warp >> 2 == g) {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
+                const int c = (t.slab0 + warp) * 16 + 8 * h + (lane >> 2);
+                const float bias = j.bias[0] && c < j.n ? __ldg(j.bias[0] + (size_t)t.expert * j.n + c) : 0.f;
                 const prompt_column col =
                     prompt_column_of((warp & 3) * 16 + 8 * h + (lane >> 2), j.glu_order);
 #pragma unroll
                 for (int q = 0; q < 2; q++) {
                     const uint32_t at = out + (uint32_t)prompt_offset(2 * (lane & 3) + q, col, 1);
 #pragma unroll
-                    for (int i = 0; i < PAIR_TILE / 8; i++)
-                        if (8 * i < t.n) prompt_put_shared(at + i * 1024, d[4 * i + 2 * h + q]);
+                    for (int i = 0; i < PAIR_TILE / 8; i++) {
+                        if (8 * i >= t.n) continue;
+                        const float v = act_apply(j.act, fmaf(d[4 * i + 2 * h + q], j.factor, bias));
+                        prompt_put_shared(at + i * 1024, c < j.n ? v : 0.f);
+                    }
                 }
             }
         }
         barrier_fence();
         asm volatile("bar.sync 1, 256;" ::: "memory");
         if (threadIdx.x == 128)
-            for (int i = 0; i < n_block; i++)
+            for (int i = 0; i * PAIR_BLOCK < t.n; i++)
                 bulk_store(j.glu + ((size_t)(t.first / PAIR_BLOCK + i) * j.glu_k_tiles + k_tile + g) *
                                        PAIR_BLOCK_BYTES,
                            out + i * PAIR_BLOCK_BYTES, PAIR_BLOCK_BYTES);

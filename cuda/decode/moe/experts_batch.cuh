@@ -47,12 +47,10 @@ DEV void batch_finish(const batch_job &j, const int4 &item, int tile, const int 
                 b = __fmul_rn(b, f);
             }
             __half *out = (__half *)(j.xo + (size_t)(item.y + i0 + q) * j.xo_row);
-            if (gated)
-                batch_put(out, col, batch_glu(j, a + bias[0], b + bias[1]));
-            else {
-                batch_put(out, col, act_apply(j.act, a + bias[0]));
-                if (col + 8 < j.n) batch_put(out, col + 8, act_apply(j.act, b + bias[1]));
-            }
+#pragma unroll 1
+            for (int h = 0; h < (gated ? 1 : 2) && col + 8 * h < j.n; h++)
+                batch_put(out, col + 8 * h,
+                          batch_glu(j, h ? b + bias[1] : a + bias[0], gated ? b + bias[1] : 1.f));
         } else {
             float *out = j.y + to[i0 + q] + col;
             out[0] = a + bias[0];

@@ -217,9 +217,9 @@ DEV float experts_act(const experts_one_job &j, float g, float u) {
         u = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
         return __fdividef(g, 1.f + __expf(-j.alpha * g)) * (u + 1.f);
     }
-    if (j.single) return act_apply(j.act, g);
-    if (j.act == ACT_GELU_ERF) return 0.5f * g * (1.f + erff(g * 0.7071067811865476f)) * u;
-    return act_apply(j.act, g) * u;
+    const float y =
+        j.act == ACT_GELU_ERF ? 0.5f * g * (1.f + erff(g * 0.7071067811865476f)) : act_apply(j.act, g);
+    return j.single ? y : y * u;
 }
 // Of a warp: waits for all warps' sums of its nth step and leaves the product of 16 columns as packets.
 DEV void experts_finish(const experts_block &b, int n, int step, float rs) {
