@@ -100,6 +100,7 @@ enum infer_status serve_port(struct engine_port **out, const struct options *o, 
                                                        .lanes = o->slot_save_path != NULL});
 }
 
+/* The line with the address comes last: who waits for it may read the others. */
 static void say_more(const struct server *s) {
     if (*web_note(s->web)) tool_say("%s", web_note(s->web));
     systemd_notify("READY=1\nSTATUS=serving");
@@ -137,9 +138,6 @@ static enum infer_status start(struct server *s, struct session *session, const 
     s->adapters = &session->adapters;
     TRY(loras_open(s, o->lora_dir));
     TRY(server_ready(s, session->model, port, session->path));
-    web_where(s->web, where, sizeof where);
-    tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
-             s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
     say_drafts(session, &draft);
     say_vision(s->vision);
     say_kept(session->engine);
@@ -147,6 +145,9 @@ static enum infer_status start(struct server *s, struct session *session, const 
     if (o->lora_dir) tool_say("up to %d adapters of %s (/lora-adapters/load)", o->max_loras, o->lora_dir);
     if (s->vision && o->image_urls) tool_say("pictures are fetched from %s", o->image_urls);
     say_more(s);
+    web_where(s->web, where, sizeof where);
+    tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
+             s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
     return INFER_OK;
 }
 
@@ -156,10 +157,10 @@ static enum infer_status start_several(struct server *s, struct serve_models **m
     if (world_group()) return err_set(INFER_E_UNSUPPORTED, "--models: ranks compute one model");
     if (o->lora_dir) return err_set(INFER_E_UNSUPPORTED, "--lora-dir is of a server of one model");
     TRY(serve_models_open(models, s, o, options_of));
+    say_more(s);
     web_where(s->web, where, sizeof where);
     tool_say("serving %d models of %s at %s, loaded when a request names one", serve_models_count(*models),
              o->models, where);
-    say_more(s);
     return INFER_OK;
 }
 
