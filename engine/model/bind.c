@@ -574,7 +574,7 @@ enum infer_status model_bind_tensors(struct model *m) {
                        .used = arena_alloc(&m->arena, m->file->n_tensor + 1),
                        .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 12};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
-    m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
+    m->store = arena_alloc(&m->arena, (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
     m->state = arena_alloc(&m->arena, 2 * (size_t)m->n_layer * sizeof *m->state);
     if (!b.used || !m->group || !m->store || !m->window || !m->state)
@@ -591,7 +591,9 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_layer_inputs(&b));
     TRY(bind_streams(&b));
     TRY(bind_draft_input(&b));
+    const struct model before = *m;
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
+    bind_loop_bytes(m, &before);
     if (!m->n_kv_group) m->window[m->n_kv_group++] = 0; /* positions are counted in pages, also of nothing */
     TRY(m->encoder ? bind_encoder(&b) : bind_output(&b));
 
@@ -602,5 +604,5 @@ enum infer_status model_bind_tensors(struct model *m) {
                            "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);
     m->token_flops = 2 * (m->n_param_token - (m->tied ? 0 : (uint64_t)m->n_vocab * (uint64_t)m->n_embd));
-    return INFER_OK;
+    return bind_loops(&b);
 }

@@ -39,6 +39,10 @@ struct group_slots {
 /* Without any of its slots in the architecture the group stays empty. */
 enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, const struct group_slots *s);
 
+/* loops.c: what layers that are computed more than once cost, `before` the numbers in front of them; after all is bound, these layers themselves,
+ * each time with the store and the norm that it has then. */
+void bind_loop_bytes(struct model *m, const struct model *before);
+enum infer_status bind_loops(struct binder *b);
 /* The matrices of a latent's keys and values, apart or, in files before 2025, of each head together (bind_latent.c). */
 enum infer_status bind_latent(struct binder *b, int il);
 /* What is not one tensor a matrix: gates among queries; of a layer with a state, all but its norm and the matrices of its input and

@@ -133,7 +133,9 @@ struct model {
     bool borrows; /* file and tok are another model's */
     int n_layer, n_embd, n_vocab, n_ctx_train;
     int n_draft; /* layers of the file behind these, which draft tokens: a model of their own (model_open_draft) */
-    int first; /* number in the file of layer 0 */
+    int first;      /* number in the file of layer 0 */
+    int n_loop;     /* the file's layers are there so often, one after the other; 1: once */
+    bool loop_bare; /* x is not normalised in between */
     int n_deepstack; /* numbers of a picture's row behind those in place of an embedding, n_embd each: added behind layers 0 .. */
     enum both_ways both; /* layers whose rows of a picture see each other */
     int n_ctx_most;      /* longer ones are computed in no one way (dynamic scaling of rope); 0: none are */

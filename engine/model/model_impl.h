@@ -28,6 +28,8 @@ enum infer_status model_read_head(struct model *m);
 enum infer_status model_read_experts(struct model *m);
 /* Which layers have another mixer than attention, and their sizes (state_keys.c), for architectures that have some. */
 enum infer_status model_read_mixers(struct model *m);
+/* How often the layers are computed (loops.c), for architectures that say it. */
+enum infer_status model_read_loops(struct model *m);
 /* Of encoders, and how rows are pooled (encoder_keys.c); after the length of the context. */
 enum infer_status model_read_encoder(struct model *m);
 /* Sizes of latent attention (latent_keys.c), for architectures that have it. */

@@ -1,5 +1,6 @@
 """The dense models: one row each. Prompts have 12, 80 and 113 to 126 tokens, so windows and steps lie well below that."""
 import json
+import types
 
 import torch
 import transformers as t
@@ -68,6 +69,25 @@ def keyed(**keys):
             del config[k]
         (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     return change
+
+
+class NanbeigeForCausalLM(t.LlamaForCausalLM):
+    """Nanbeige 4.2: a Llama whose layers are computed several times, with the last norm in between; transformers has no class of its own for it. source: mlx-lm, nanbeige.py"""
+    loops, bare = 2, False
+
+    def forward(self, input_ids, **_):
+        x, norm = self.model.embed_tokens(input_ids), self.model.norm
+        for i in range(self.loops):
+            self.model.norm = torch.nn.Identity() if self.bare and i + 1 < self.loops else norm
+            x = self.model(inputs_embeds=x, use_cache=False).last_hidden_state
+        return types.SimpleNamespace(logits=self.lm_head(x))
+
+
+def looped(about, loops, bare, **options):
+    """config.json as published"""
+    after = keyed(architectures=["NanbeigeForCausalLM"], model_type="nanbeige", num_loops=loops, skip_loop_final_norm=bare, loop_loss_weights=[], kv_channels=12, rope_parameters=None, rope_theta=10000.0)
+    of = row("Llama", about, head_dim=12, after=after, unread=True, **options)
+    return {**of, "model": type("NanbeigeForCausalLM", (NanbeigeForCausalLM,), dict(loops=loops, bare=bare))}
 
 
 INTERNLM2 = {"self_attn.o_proj": "attention.wo", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "feed_forward.w1",
@@ -141,6 +161,8 @@ DENSE = {
     "granite_swa": row("GraniteSWA", "sinks, a window of 16 in all but the first of four layers, one layer without rotation, granite's factors", (16,), num_hidden_layers=4, hidden_size=24,
                        sliding_window=16, layer_rope_theta=[500.0, 500.0, 0, 500.0], embedding_multiplier=3.0, residual_multiplier=0.4,
                        attention_multiplier=0.4, logits_scaling=0.3, tie_word_embeddings=True),
+    "nanbeige": looped("two layers computed three times, the last norm in between", 3, False, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "nanbeige-bare": looped("one layer computed twice without a norm in between, biases", 2, True, num_hidden_layers=1, attention_bias=True, mlp_bias=True, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     "exaone": row("Exaone", "a Llama block under other names", model="LlamaForCausalLM", head_dim=None, after=keyed(architectures=["ExaoneForCausalLM"]), rope_parameters=LLAMA3),
     "internlm2": row("Llama", "a Llama block with each key head's queries, key and value together, under names of its own", after=as_internlm2, unread=True, hidden_size=40, num_attention_heads=4),
     "internlm3": row("InternLM3", "a Llama block under another name", model="LlamaForCausalLM", head_dim=12, after=keyed(architectures=["InternLM3ForCausalLM"])),
