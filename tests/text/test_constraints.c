@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "text/grammar/grammar_text.h"
 
+#include <string.h>
+
 static bool matches(const struct infer_grammar *g, const char *text) {
     struct matcher *m;
     assert_ok(matcher_open(&m, g, NULL));
@@ -297,6 +299,8 @@ static void failing_allocations(void **state) {
     } list[] = {
         {INFER_GRAMMAR_REGEX, "(?i)a[b-d]{2}|\\w+"},
         {INFER_GRAMMAR_LARK, "start: start \"+\" A | A | %json {\"const\": 1}\nA: /x/i\n%ignore \" \"\n"},
+        {INFER_GRAMMAR_SCHEMA,
+         "{\"$id\": \"a\", \"$dynamicRef\": \"b#n\", \"$defs\": {\"x\": {\"$id\": \"b\", \"$dynamicAnchor\": \"n\", \"type\": \"null\"}}}"},
         {INFER_GRAMMAR_TAGS,
          "{\"type\": \"triggered_tags\", \"triggers\": [\"<\"], \"tags\": [" FUNCTION("a") "]}"}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -315,10 +319,107 @@ static void failing_allocations(void **state) {
         }
 }
 
+/* A vector of schemas and texts that have ' for ". */
+static void check_schemas(const struct vector *list, size_t n) {
+    static char texts[15][2000];
+    for (size_t i = 0; i < n; i++) {
+        const char *from[15] = {list[i].text}, *to[15] = {NULL};
+        memcpy(from + 1, list[i].yes, sizeof list[i].yes);
+        memcpy(from + 8, list[i].no, sizeof list[i].no);
+        for (int k = 0; k < 15; k++) {
+            if (!from[k]) continue;
+            assert_true(strlen(from[k]) < sizeof texts[k]);
+            strcpy(texts[k], from[k]);
+            for (char *c = texts[k]; *c; c++)
+                if (*c == '\'') *c = '"';
+            to[k] = texts[k];
+        }
+        struct vector v = {.text = to[0]};
+        memcpy(v.yes, to + 1, sizeof v.yes);
+        memcpy(v.no, to + 8, sizeof v.no);
+        check(&v, 1, INFER_GRAMMAR_SCHEMA);
+    }
+}
+#define CHECK_SCHEMAS(list) check_schemas(list, sizeof list / sizeof *list)
+#define TREE                                                                                                 \
+    "'$defs': {'tree': {'$id': 'tree', '$dynamicAnchor': 'node', 'properties': {'kids': {'items': "          \
+    "{'$dynamicRef': '#node'}, 'maxItems': 1}}}}"
+
+/* Names and references; draft 2020-12 where nothing else is said. */
+static void references(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        /* URIs against a base: RFC 3986, 5.4 */
+        {"{'$id': 'http://a/b/c/d?q', '$ref': '../g', '$defs': {'x': {'$id': 'http://a/b/g', 'type': 'null'}}}",
+         {"null"},
+         {"1"}},
+        {"{'$id': 'http://a/b/c/d', '$ref': '//h/./x/../y;k', '$defs': {'x': {'$id': 'http://h/y;k', 'type': 'null'}}}",
+         {"null"},
+         {"1"}},
+        {"{'$id': 'http://a/b/c/d', '$ref': '/../e/..', '$defs': {'x': {'$id': 'http://a/', 'type': 'null'}}}",
+         {"null"},
+         {"1"}},
+        {"{'$id': 'http://a', '$ref': 'x?y#', '$defs': {'x': {'$id': '/x?y', 'type': 'null'}}}",
+         {"null"},
+         {"1"}},
+        {"{'$id': 'urn:x:1', '$ref': 'urn:x:2#b', '$defs': {'x': {'$id': 'urn:x:2', '$defs': {'y': {'$anchor': 'b', 'type': 'null'}}}}}",
+         {"null"},
+         {"1"}},
+        /* pointers belong to the nearest $id, also where no keyword looks; the same anchor in two resources */
+        {"{'$ref': 'one', '$defs': {'one': {'$id': 'one', '$ref': '#/$defs/a~1%62', '$defs': {'a/b': {'type': 'null'}}}, 'a/b': {'type': 'integer'}}}",
+         {"null"},
+         {"1"}},
+        {"{'properties': {'a': {'$ref': '#/deep/1/s'}}, 'deep': [0, {'s': {'$ref': '#n'}}], '$defs': {'n': {'$anchor': 'n', 'type': 'null'}}}",
+         {"{'a': null}"},
+         {"{'a': 1}"}},
+        {"{'anyOf': [{'$ref': 'p#n'}, {'$ref': 'q#n'}], '$defs': {'p': {'$id': 'p', '$anchor': 'n', 'const': 1}, 'q': {'$id': 'q', '$anchor': 'n', 'const': 2}}}",
+         {"1", "2"},
+         {"3"}},
+        {"{'const': {'$id': 'http://x/', '$ref': '#/none'}}", {"{'$id':'http://x/','$ref':'#/none'}"}, {"1"}},
+        /* parts of a resource keep its base when they are joined */
+        {"{'allOf': [{'$ref': 'r/s'}, {'minimum': 2}], '$defs': {'s': {'$id': 'r/s', '$ref': 't', '$defs': {'t': {'$id': 't', 'enum': [1, 2, 3]}}}}}",
+         {"2", "3"},
+         {"1"}},
+        /* before 2019-09: $id as an anchor, and nothing beside $ref counts */
+        {"{'$schema': 'http://json-schema.org/draft-07/schema#', '$ref': '#n', 'type': 'null', 'definitions': {'n': {'$id': '#n', 'type': 'integer'}}}",
+         {"1"},
+         {"null"}},
+        {"{'$schema': 'http://json-schema.org/draft-04/schema#', 'id': 'http://x/', '$ref': 'y#', 'definitions': {'n': {'id': 'y', 'type': 'integer'}}}",
+         {"1"},
+         {"null"}},
+        {"{'$schema': 'http://json-schema.org/draft-07/schema#', 'type': 'integer', 'minimum': 0, 'not': {'$ref': '#/definitions/n', 'maximum': 1}, "
+         "'definitions': {'n': {'enum': [1, 2]}}}",
+         {"0", "3"},
+         {"1", "2"}},
+        /* a dynamic name: declared once, or by the outermost resource; else as an anchor */
+        {"{'$ref': 'tree', " TREE "}", {"{'kids': [{'kids': []}]}", "{}"}, {"{'kids': [1]}"}},
+        {"{'$id': 'strict', '$dynamicAnchor': 'node', '$ref': 'tree', 'required': ['v'], 'properties': {'v': {'const': 1}}, " TREE
+         "}",
+         {"{'v': 1, 'kids': [{'v': 1}]}"},
+         {"{'v': 1, 'kids': [{}]}", "{}"}},
+        {"{'items': {'$dynamicRef': '#n'}, '$defs': {'x': {'$anchor': 'n', 'type': 'null'}, 'y': {'$id': 'y', '$dynamicAnchor': 'n'}}}",
+         {"[null]"},
+         {"[1]"}},
+        {"{'$schema': 'https://json-schema.org/draft/2019-09/schema', '$id': 'o', '$recursiveAnchor': true, '$ref': 't', 'required': ['v'], "
+         "'properties': {'v': {'const': 1}}, '$defs': {'t': {'$id': 't', '$recursiveAnchor': true, 'properties': {'kids': {'items': "
+         "{'$recursiveRef': '#'}, 'maxItems': 1}}}}}",
+         {"{'v': 1, 'kids': [{'v': 1}]}"},
+         {"{'v': 1, 'kids': [{}]}"}},
+        {"{'unevaluatedProperties': false}", {"{}"}, {"{'a': 1}", "1"}},
+        {"{'propertyNames': {'type': ['array', 'null']}}", {"{}"}, {"{'a': 1}"}},
+    };
+    CHECK_SCHEMAS(list);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regexes), cmocka_unit_test(larks),  cmocka_unit_test(left_recursion),
-        cmocka_unit_test(tags),    cmocka_unit_test(errors), cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(regexes),
+        cmocka_unit_test(larks),
+        cmocka_unit_test(references),
+        cmocka_unit_test(left_recursion),
+        cmocka_unit_test(tags),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

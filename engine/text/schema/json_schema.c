@@ -231,9 +231,9 @@ static bool has_any(const json_t *j, const char *const *keys) {
 }
 
 const char *schema_guess_type(const struct schema *S, const json_t *j) {
-    static const char *const object[] = {
-        "properties",    "additionalProperties", "required",      "patternProperties",
-        "propertyNames", "minProperties",        "maxProperties", NULL};
+    static const char *const object[] = {"properties",        "additionalProperties",  "required",
+                                         "patternProperties", "propertyNames",         "minProperties",
+                                         "maxProperties",     "unevaluatedProperties", NULL};
     static const char *const array[] = {"items",       "prefixItems", "minItems",         "maxItems",
                                         "uniqueItems", "contains",    "unevaluatedItems", NULL};
     static const char *const string[] = {"pattern", "minLength", "maxLength", NULL};
@@ -322,10 +322,13 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, bool *free_names, co
     uint64_t failed = mem_failed();
     S.root = root;
     S.refs = json_object();
-    enum infer_status st = S.refs ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    S.targets = json_object();
+    enum infer_status st =
+        S.refs && S.targets ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
     stext_put(&S.t, "%s", "root ::= r1\nplain ::= [^\"\\\\\\x7F\\x00-\\x1F]\n");
     stext_add(&S.t, primitives, sizeof primitives - 1);
     struct stext ignored = {0};
+    if (!st) st = schema_read_ids(&S);
     if (!st) st = schema_visit(&S, root, &ignored);
     mem_free(ignored.p);
     if (st) st = err_prefix(st, "schema%s%s", S.n_place ? " at " : "", S.place);
@@ -334,6 +337,7 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, bool *free_names, co
                      GRAMMAR_MAX_TEXT);
     json_decref(root);
     json_decref(S.refs);
+    json_decref(S.targets);
     if (mem_failed() != failed) /* jansson may have left something out, whatever came of it */
         st = err_set(INFER_E_MEMORY, "schema: out of memory");
     if (st) {

@@ -17,9 +17,11 @@ enum infer_status schema_count(const json_t *j, const char *key, int64_t missing
  * errors: INFER_E_INPUT (syntax), INFER_E_UNSUPPORTED (names the construct) */
 enum infer_status schema_pattern(struct stext *t, const char *pattern, size_t n);
 struct schema {
-    const json_t *root;
-    struct stext t; /* finished rules */
-    json_t *refs;   /* "#/..." -> number of its rule */
+    json_t *root;
+    struct stext t;  /* finished rules */
+    json_t *refs;    /* a $ref's text -> number of its rule */
+    json_t *targets; /* a $ref's text -> its schema, null: there is none */
+    bool ref_alone;  /* a draft before 2019-09: what stands beside $ref does not count */
     int n_rule, depth;
     int n_merge;     /* keywords joined by allOf, $ref and anyOf so far */
     int n_proof;     /* steps of schema_valid and schema_apart so far */
@@ -66,13 +68,23 @@ enum infer_status schema_object(struct schema *S, const json_t *j, struct stext 
 enum infer_status schema_other_key(struct stext *t, const json_t *names);
 enum infer_status schema_array(struct schema *S, const json_t *j, struct stext *t);
 
+/* ---- names and references (schema_ids.c, schema_uri.c) ---- */
+
+enum { SCHEMA_NESTED = 1000 }; /* schemas in each other, in a file */
+/* Makes the references of S->root absolute, and S->targets. errors: INFER_E_INPUT (nested too deep), INFER_E_MEMORY */
+enum infer_status schema_read_ids(struct schema *S);
+/* The schema of a $ref. errors: INFER_E_INPUT (leads nowhere), INFER_E_UNSUPPORTED (another file) */
+enum infer_status schema_resolve(const struct schema *S, const char *ref, const json_t **out);
+/* A URI reference seen from base, with "." and ".." gone, free with mem_free; NULL: out of memory. */
+char *schema_uri(const char *base, const char *ref);
+
 /* ---- references and parts (schema_merge.c) ---- */
 
+/* A keyword that says nothing about what is valid. */
+bool schema_is_annotation(const char *key);
 /* j has a keyword that says what is valid, `but` aside. */
 bool schema_constrains(const json_t *j, const char *but);
-/* errors: INFER_E_INPUT (leads nowhere), INFER_E_UNSUPPORTED (another file) */
-enum infer_status schema_resolve(const struct schema *S, const char *ref, const json_t **out);
-/* The rule of "#/...", made when it is first met: so a schema may refer to itself. */
+/* The rule of a $ref, made when it is first met: so a schema may refer to itself. */
 enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t);
 /* One schema for base (without the key `but`, NULL: all of it) and part (NULL: none) together, $ref and allOf resolved; to
  * be given back with json_decref. */

@@ -237,6 +237,7 @@ static bool numbers_part(const json_t *a, const json_t *b) {
 static bool may_have(const json_t *a, const char *name) {
     const json_t *properties = get(a, "properties"), *more = get(a, "additionalProperties"),
                  *p = get(properties, name);
+    if (!more) more = get(a, "unevaluatedProperties");
     if (p) return !json_is_false(p);
     bool free_object = !properties && !more && !get(a, "required");
     return is_required(a, name) || (more && !json_is_false(more)) || free_object ||

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const annotations[] = {"$schema",  "$id",         "$comment", "$defs",    "definitions",
-                                          "title",    "description", "default",  "examples", "deprecated",
-                                          "readOnly", "writeOnly",   "format",   "$anchor",  "$vocabulary"};
+static const char *const annotations[] = {
+    "$schema",     "$id",     "$comment",    "$defs",          "definitions",      "title",
+    "description", "default", "examples",    "deprecated",     "readOnly",         "writeOnly",
+    "format",      "$anchor", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor", "id"};
 
-static bool is_annotation(const char *key) {
+bool schema_is_annotation(const char *key) {
     for (size_t i = 0; i < sizeof annotations / sizeof *annotations; i++)
         if (strcmp(key, annotations[i]) == 0) return true;
     return false;
@@ -17,68 +18,6 @@ static bool is_annotation(const char *key) {
 static enum infer_status out_of_memory(void) { return err_set(INFER_E_MEMORY, "out of memory: a schema"); }
 
 /* ---- references ---------------------------------------------------------------------------------------------- */
-
-static int hex(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
-/* The fragment of a reference with %41 decoded; false when it does not fit. */
-static bool decode(const char *p, char *out, size_t size) {
-    size_t n = 0;
-    for (; *p && n + 1 < size; p++) {
-        bool coded = *p == '%' && hex(p[1]) >= 0 && hex(p[2]) >= 0;
-        out[n++] = coded ? (char)(hex(p[1]) * 16 + hex(p[2])) : *p;
-        if (coded) p += 2;
-    }
-    out[n] = 0;
-    return *p == 0;
-}
-
-/* One name of a JSON pointer, from p on, with ~0 and ~1 decoded. Returns its end. */
-static const char *pointer_name(const char *p, char *name) {
-    size_t n = 0;
-    for (; *p && *p != '/'; p++) {
-        char c = *p;
-        if (c == '~' && (p[1] == '0' || p[1] == '1')) c = *++p == '0' ? '~' : '/';
-        name[n++] = c;
-    }
-    name[n] = 0;
-    return p;
-}
-
-/* The schema among $defs and definitions that has this $anchor; NULL: none. */
-static const json_t *find_anchor(const json_t *root, const char *anchor) {
-    static const char *const places[] = {"$defs", "definitions"};
-    for (int i = 0; i < 2; i++) {
-        const char *key, *name;
-        json_t *v;
-        json_object_foreach(json_object_get(root, places[i]), key, v) {
-            name = json_string_value(json_object_get(v, "$anchor"));
-            if (name && strcmp(name, anchor) == 0) return v;
-        }
-    }
-    return NULL;
-}
-
-enum infer_status schema_resolve(const struct schema *S, const char *ref, const json_t **out) {
-    const json_t *at = S->root;
-    const char *id = json_string_value(json_object_get(at, "$id")), *p = ref;
-    if (id && *id && strncmp(p, id, strlen(id)) == 0 && (p[strlen(id)] == '#' || !p[strlen(id)]))
-        p += strlen(id);
-    if (*p && *p != '#') return err_set(INFER_E_UNSUPPORTED, "$ref '%.200s' leads out of the file", ref);
-    char fragment[512], name[512];
-    if (!decode(p + (*p == '#'), fragment, sizeof fragment))
-        return err_set(INFER_E_UNSUPPORTED, "$ref '%.60s...' is too long", ref);
-    p = fragment;
-    if (*p && *p != '/') at = find_anchor(at, p), p = "";
-    while (*p == '/' && at) {
-        p = pointer_name(p + 1, name);
-        at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10)) : json_object_get(at, name);
-    }
-    if (!at) return err_set(INFER_E_INPUT, "$ref '%.200s' leads nowhere", ref);
-    *out = at;
-    return INFER_OK;
-}
 
 enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t) {
     const json_t *known = json_object_get(S->refs, ref), *target;
@@ -278,7 +217,7 @@ static enum infer_status merge(struct schema *S, json_t *into, const json_t *fro
             return err_set(INFER_E_INPUT, "allOf and $ref join more than %d keywords", GRAMMAR_MAX_REPEAT);
         json_t *old = json_object_get(into, key);
         bool later = strcmp(key, "$ref") == 0 || strcmp(key, "allOf") == 0;
-        if (later || (is_annotation(key) && strcmp(key, "format") != 0)) continue;
+        if (later || (schema_is_annotation(key) && strcmp(key, "format") != 0)) continue;
         if (strcmp(key, "properties") == 0 && old) continue; /* joined above */
         if (!old && json_object_set(into, key, v)) return out_of_memory();
         if (old && !json_equal(old, v)) TRY(join_keyword(S, into, key, old, v));
@@ -318,7 +257,7 @@ bool schema_constrains(const json_t *j, const char *but) {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)j, key, v) {
-        if (!is_annotation(key) && strcmp(key, but) != 0) return true;
+        if (!schema_is_annotation(key) && strcmp(key, but) != 0) return true;
     }
     return false;
 }

@@ -247,11 +247,10 @@ static enum infer_status add_other(struct schema *S, struct members *m) {
     } else if (json_is_false(schema) || (!schema && !free_object)) {
         return INFER_OK;
     } else if (m->names) {
-        if (named || json_is_false(m->names)) return INFER_OK;
-        json_t *names = json_is_true(m->names) ? json_object() : json_copy((json_t *)m->names);
-        bool text = names && (json_object_get(names, "$ref") ||
-                              !json_object_set_new(names, "type", json_string("string")));
-        st = text ? visit_names(S, names, &key) : err_set(INFER_E_MEMORY, "out of memory: a schema");
+        const json_t *all = m->names;
+        if (named || json_is_false(all) || !(schema_types(all) & schema_type_bits("string"))) return INFER_OK;
+        json_t *names = json_pack("{s:[O, {s:s}]}", "allOf", (json_t *)all, "type", "string");
+        st = names ? visit_names(S, names, &key) : err_set(INFER_E_MEMORY, "out of memory: a schema");
         json_decref(names);
     } else {
         st = schema_other_key(&key, m->properties);
