@@ -71,6 +71,13 @@
         {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME}, {                        \
         "embeddings.LayerNorm.", "token_embd_norm.", HF_SAME                                                 \
     }
+#define HF_NAMES_BERT                                                                                        \
+    {"attention.self.query.", "attn_q.", HF_SAME}, {"attention.self.key.", "attn_k.", HF_SAME},              \
+        {"attention.self.value.", "attn_v.", HF_SAME}, {"attention.output.dense.", "attn_output.", HF_SAME}, \
+        {"attention.output.LayerNorm.", "attn_output_norm.", HF_SAME},                                       \
+        {"intermediate.dense.", "ffn_up.", HF_SAME}, {"output.dense.", "ffn_down.", HF_SAME}, {              \
+        "output.LayerNorm.", "layer_output_norm.", HF_SAME                                                   \
+    }
 /* Layers of RoBERTa as Jina's code for flash attention calls them. */
 #define HF_NAMES_MIXER                                                                                       \
     {"mixer.Wqkv.", "attn_qkv.", HF_SAME}, {"mixer.out_proj.", "attn_output.", HF_SAME},                     \

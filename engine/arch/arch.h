@@ -288,6 +288,7 @@ struct arch {
         bool on;
         const char *prefix; /* of the names of layers and of the last norm in GGUF; NULL: none */
         enum act_kind head; /* behind the first matrix of a head that scores (cls) */
+        bool alibi;         /* in place of positions scores fall with the distance of two tokens */
     } encoder;
     struct { /* layers of another kind than attention */
         enum mixer kind;

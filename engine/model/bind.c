@@ -111,10 +111,11 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     return (enum slot_use)m->arch->slot[slot];
 }
 
-/* Where gates are of each number or of each head, the matrix says which. */
+/* Where gates are of each number or of each head, or stand beside another matrix or in it, the matrix says which. */
 static bool is_other_gate(const struct model *m, enum slot slot) {
     return (slot == SLOT_ATTN_GATE && m->arch->slot[SLOT_ATTN_GATE_HEADS]) ||
-           (slot == SLOT_ATTN_GATE_HEADS && m->arch->slot[SLOT_ATTN_GATE]);
+           (slot == SLOT_ATTN_GATE_HEADS && m->arch->slot[SLOT_ATTN_GATE]) ||
+           (slot == SLOT_FFN_GATE_UP && m->arch->slot[SLOT_FFN_UP]);
 }
 
 /* Matrices of a slot. */

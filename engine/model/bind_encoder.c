@@ -123,10 +123,31 @@ static enum infer_status bind_distances(struct binder *b) {
     return INFER_OK;
 }
 
+/* -slope |d| for a distance d; slopes of 2^k heads are 2^(-8 i / 2^k), i = 1 .. 2^k, and where heads are more, those between.
+ * source: Press et al. 2021 (arXiv 2108.12409) */
+static enum infer_status bind_slopes(struct binder *b) {
+    struct model *m = b->m;
+    const int n_head = m->layer[0].attn.n_head, far = m->n_ctx_train - 1;
+    const size_t n = 2 * (size_t)far + 1;
+    int whole = 1;
+    while (2 * whole <= n_head) whole *= 2;
+    float *bias = arena_alloc(&m->arena, (size_t)n_head * n * sizeof *bias);
+    if (!bias) return err_set(INFER_E_MEMORY, "out of memory for distances");
+    for (int h = 0; h < n_head; h++) {
+        const int between = 2 * (h - whole) + 1;
+        const float slope = (float)(h < whole ? exp2(-8.0 * (h + 1) / whole) : exp2(-4.0 * between / whole));
+        for (int d = -far; d <= far; d++) bias[(size_t)h * n + (size_t)(d + far)] = -slope * (float)abs(d);
+    }
+    m->attn_bias = bias;
+    m->n_attn_bias = far;
+    return INFER_OK;
+}
+
 /* T5 without gates has ReLU. */
 static void choose_act(struct model *m) {
     const struct layer *l = &m->layer[0];
-    if (m->arch->slot[SLOT_FFN_GATE] != SLOT_MAY || l->dense.gate_up.n != l->dense.n_ff) return;
+    if (!m->n_bucket || m->arch->slot[SLOT_FFN_GATE] != SLOT_MAY || l->dense.gate_up.n != l->dense.n_ff)
+        return;
     m->act = ACT_CLAMP;
     for (int i = 0; i < m->n_layer; i++) m->layer[i].act_all = (struct act_numbers){.limit = FLT_MAX};
 }
@@ -135,7 +156,7 @@ enum infer_status bind_encoder(struct binder *b) {
     struct model *m = b->m;
     TRY(check_layers(m));
     TRY(bind_positions(b));
-    TRY(bind_distances(b));
+    TRY(m->arch->encoder.alibi ? bind_slopes(b) : bind_distances(b));
     choose_act(m);
     TRY(bind_norm(b, SLOT_EMBD_NORM, SLOT_EMBD_NORM_BIAS, -1, &m->embd_norm));
     TRY(bind_norm(b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));

@@ -14,6 +14,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
+from . import encoders_own
 from .folder import fill
 
 transformers.logging.set_verbosity_error()
@@ -89,6 +90,9 @@ ROWS = {
     "gemma-embedding": dict(tok=unigram, config=(transformers.Gemma3TextConfig, {**SMALL, "num_hidden_layers": 4, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 20, "sliding_window": 16, "use_bidirectional_attention": True, "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"], "max_position_embeddings": 128}), model="Gemma3TextModel", pooling="mean", dense=(96, 48), zero_centred=True, length=100),
     "t5": dict(tok=unigram, config=(transformers.T5Config, {**T5, "feed_forward_proj": "relu"}), model="T5EncoderModel", pooling="mean", dense=(32,), length=140),
     "t5-gated": dict(tok=unigram, config=(transformers.T5Config, {**T5, "feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 12}), model="T5EncoderModel", pooling="mean", length=140),
+    "jina-bert-v2": dict(tok=wordpiece, own=encoders_own.jina(), length=100),
+    "jina-bert-v2-plain": dict(tok=wordpiece, own=encoders_own.jina(feed_forward_type="original", hidden_size=32, num_hidden_layers=2, num_attention_heads=4), length=100),
+    "jina-reranker-v1": dict(tok=unigram, own=encoders_own.jina(scores=True, num_hidden_layers=2, num_attention_heads=4), length=72),
     "xlm-roberta": dict(tok=unigram, config=roberta(), model="XLMRobertaModel", pooling="cls"),
     "xlm-roberta-rerank": dict(tok=unigram, config=roberta(num_labels=1), model="XLMRobertaForSequenceClassification"),
 }
@@ -156,23 +160,35 @@ def fuse(path):
     save_file(out, path / "model.safetensors", metadata={"format": "pt"})
 
 
+def own(path, row):
+    """Of models that are not in transformers: the weights, and vectors or scores."""
+    tok, n = row["tok"](row["length"])
+    shutil.rmtree(path, ignore_errors=True)
+    weights, got = encoders_own.make(path, row["own"], tok, n, TEXTS, PAIRS, row["length"])
+    save_file({k: w.bfloat16().contiguous() for k, w in weights.items()}, path / "model.safetensors", metadata={"format": "pt"})
+    return np.array(got)
+
+
 def make(name, row):
     path = EMBED / name
     EMBED.mkdir(parents=True, exist_ok=True)
-    save(row, path, zlib.crc32(name.encode()) + row.get("seed", 0))
-    if "pooling" in row:
-        got = vectors(row, path)
+    seed = zlib.crc32(name.encode()) + row.get("seed", 0)
+    torch.manual_seed(seed)
+    if "own" not in row:
+        save(row, path, seed)
+    got = own(path, row) if "own" in row else vectors(row, path) if "pooling" in row else scores(path)
+    if got.ndim > 1:
         expected = {"texts": TEXTS, "vectors": [[float(f"{x:.9g}") for x in v] for v in got.astype(np.float64)]}
         spread = np.abs(got @ got.T - np.eye(len(got))).max()
     else:
-        got = scores(path)
         expected = {"pairs": PAIRS, "scores": [float(f"{x:.9g}") for x in got.astype(np.float64)]}
         spread = float(got.std())
-    halve(path)
+    if "own" not in row:
+        halve(path)
     if row.get("fused"):
         fuse(path)
     for extra in path.rglob("README.md"):
         extra.unlink()
     (path / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
     size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-    print(f"{name}: {size / 1024:.0f} KiB, {'largest cosine of two texts' if 'pooling' in row else 'standard deviation'} {spread:.3f}", flush=True)
+    print(f"{name}: {size / 1024:.0f} KiB, {'largest cosine of two texts' if got.ndim > 1 else 'standard deviation'} {spread:.3f}", flush=True)

@@ -16,12 +16,19 @@ static bool scores(const struct config *c) {
     return class && strstr(class, "ForSequenceClassification");
 }
 
+/* known: "a|b", what a key that is read may say. */
+static enum infer_status check_word(struct config *c, enum hf_key key, const char *absent,
+                                    const char *known) {
+    const char *told = json_string_value(get_json(c, key)), *word = told ? told : absent;
+    if (!key_reads(c, key) || key_names(known, word, strlen(word))) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is '%.40s'; %s is known", c->path, key_name(c, key), word,
+                   known);
+}
+
 enum infer_status config_encoder(struct config *c, uint32_t ctx) {
     struct hf_config *out = c->out;
-    const char *position = json_string_value(get_json(c, K_POSITION));
-    if (key_reads(c, K_POSITION) && position && strcmp(position, "absolute") != 0)
-        return err_set(INFER_E_UNSUPPORTED, "%s: 'position_embedding_type' is '%.40s'; absolute is known",
-                       c->path, position);
+    TRY(check_word(c, K_POSITION, "absolute", out->table->encoder.alibi ? "alibi" : "absolute"));
+    TRY(check_word(c, K_FF_KIND, "original", "original|geglu"));
     if (get_flag(c, K_DECODER)) return err_set(INFER_E_UNSUPPORTED, "%s: 'is_decoder' is true", c->path);
     out->n_pad = padding(c);
     out->n_type = key_reads(c, K_TYPES) ? get_u32(c, K_TYPES) : 0;
