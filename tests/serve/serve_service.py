@@ -109,11 +109,14 @@ def credentials():
             os.chmod(dir + "/keys", mode)
             env = {k: v for k, v in os.environ.items() if k != "CREDENTIALS_DIRECTORY"} | ({"CREDENTIALS_DIRECTORY": folder} if folder else {})
             p = subprocess.Popen([*SERVE, "--listen", "unix:" + dir + "/socket", "--api-key-file", dir + "/keys"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
-            said = p.stderr.readline() if code is None else p.stderr.read()
-            assert ("serving" in said) if code is None else ("can be read by others" in said), (oct(mode), folder, said)
-            p.terminate()
-            assert p.wait(30) == (code or 0), (oct(mode), folder)
-            p.stderr.close()
+            try:
+                said = next((line for line in p.stderr if "serving" in line), "") if code is None else p.stderr.read()
+                assert said if code is None else ("can be read by others" in said), (oct(mode), folder, said)
+                p.terminate()
+                assert p.wait(30) == (code or 0), (oct(mode), folder)
+            finally:
+                p.kill()
+                p.stderr.close()
 
 
 service()
