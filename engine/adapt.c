@@ -42,9 +42,10 @@ enum infer_status engine_adapters_read(struct adapters *out, struct arena *arena
                        ".adapter_room is %d with .adapter_rank %d, must be 0 to %d with 1 to %d", room,
                        o->adapter_rank, ROOM_MOST, LOWRANK_MAX);
     if (!n) return INFER_OK;
-    if (o->group || model_drafts(m->m))
-        return err_set(INFER_E_UNSUPPORTED, o->group ? "ranks have no adapters yet; one process has"
-                                                     : "a model that drafts has no adapters");
+    if (model_drafts(m->m)) return err_set(INFER_E_UNSUPPORTED, "a model that drafts has no adapters");
+    if (room && o->group)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".adapter_room: ranks that are processes have the adapters that they begin with");
     const struct adapter **list = arena_alloc(arena, (size_t)n * sizeof *list);
     if (!list) return err_set(INFER_E_MEMORY, "out of memory for adapters");
     for (int i = 0; i < room; i++) list[own + i] = NULL;
@@ -54,7 +55,7 @@ enum infer_status engine_adapters_read(struct adapters *out, struct arena *arena
         if (o->adapter_scale && !isfinite(o->adapter_scale[i]))
             return err_set(INFER_E_INPUT, "%s: its scale is %g", a->path, (double)o->adapter_scale[i]);
     }
-    *out = (struct adapters){list, n, room, room ? o->adapter_rank : 0};
+    *out = (struct adapters){.adapter = list, .n = n, .n_room = room, .rank = room ? o->adapter_rank : 0};
     return INFER_OK;
 }
 
@@ -97,15 +98,73 @@ void engine_adapt(struct infer_engine *e, int seq, const float *scale) {
     e->scale_of[seq] = some ? e->scale + n * (size_t)seq : NULL;
 }
 
+/* ---- ranks ---- */
+
+enum infer_status engine_adapters_share(struct adapters *out, struct arena *arena,
+                                        const struct adapters *whole, const struct model *share) {
+    *out = *whole;
+    out->shared = true;
+    if (!whole->n) return INFER_OK;
+    out->adapter = arena_alloc(arena, (size_t)whole->n * sizeof *out->adapter);
+    if (!out->adapter) return err_set(INFER_E_MEMORY, "out of memory for adapters");
+    for (int i = 0; i < whole->n; i++) out->adapter[i] = NULL;
+    for (int i = 0; i < whole->n; i++) {
+        struct adapter *a = NULL;
+        if (whole->adapter[i]) TRY(adapter_share(&a, whole->adapter[i], share));
+        out->adapter[i] = a;
+    }
+    return INFER_OK;
+}
+
+void engine_adapters_unshare(struct adapters *a) {
+    for (int i = 0; a->shared && a->adapter && i < a->n; i++) adapter_close((struct adapter *)a->adapter[i]);
+    *a = (struct adapters){0};
+}
+
+enum infer_status engine_ranks_adapters(struct infer_engine *e) {
+    if (!e->n_rank || !e->adapters.n) return INFER_OK;
+    const int n = e->group ? 1 : e->n_rank; /* processes make theirs themselves */
+    e->rank_adapters = arena_alloc(&e->arena, (size_t)n * sizeof *e->rank_adapters);
+    if (!e->rank_adapters) return err_set(INFER_E_MEMORY, "out of memory for adapters");
+    for (int i = 0; i < n; i++) e->rank_adapters[i] = (struct adapters){0};
+    for (int i = 0; i < n; i++)
+        TRY(engine_adapters_share(&e->rank_adapters[i], &e->arena, &e->adapters, e->ranks[i].model));
+    return INFER_OK;
+}
+
+const struct adapters *engine_adapters_of(const struct infer_engine *e, int rank) {
+    return !e->adapters.n ? NULL : e->rank_adapters ? &e->rank_adapters[rank] : &e->adapters;
+}
+
+void engine_ranks_adapters_free(struct infer_engine *e) {
+    for (int i = 0; e->rank_adapters && i < (e->group ? 1 : e->n_rank); i++)
+        engine_adapters_unshare(&e->rank_adapters[i]);
+}
+
+/* ---- adapters that come and go ---- */
+
 /* Every list of every part: what the place's adapter adds, or no longer. */
-static void fill_lists(struct infer_engine *e) {
-    for (int k = 0; k < e->plan.n_part; k++)
+static void fill_lists(const struct adapters *a, const struct plan *p) {
+    for (int k = 0; k < p->n_part; k++)
         for (int c = 0; c < ROW_CLASS_COUNT; c++) {
-            const struct op_list *l = &e->plan.part[k].list[c];
+            const struct op_list *l = &p->part[k].list[c];
             for (int i = 0; i < l->n_op; i++)
                 if (l->op[i].kind == OP_LOWRANK) /* of its site (emit.c) the first member */
-                    adapters_fill(&e->adapters, (struct adapter_site *)(void *)l->op[i].lowrank.w);
+                    adapters_fill(a, (struct adapter_site *)(void *)l->op[i].lowrank.w);
         }
+}
+
+/* What every rank adds of it (a NULL: nothing), in the place; all of them or none. */
+static enum infer_status put_shares(struct infer_engine *e, int place, const struct adapter *a) {
+    struct adapter *own[RANKS_MAX] = {0};
+    enum infer_status s = INFER_OK;
+    for (int i = 0; !s && a && i < e->n_rank; i++) s = adapter_share(&own[i], a, e->ranks[i].model);
+    for (int i = 0; i < e->n_rank; i++) {
+        const struct adapter **at = &e->rank_adapters[i].adapter[place];
+        adapter_close(s ? own[i] : (struct adapter *)*at);
+        if (!s) *at = own[i];
+    }
+    return s;
 }
 
 enum infer_status infer_engine_adapter(struct infer_engine *e, int place, const struct infer_adapter *a) {
@@ -120,7 +179,10 @@ enum infer_status infer_engine_adapter(struct infer_engine *e, int place, const 
             return err_set(INFER_E_INPUT, "place %d: sequence %d has its adapter", place, seq);
     if (a && a->of != e->model) return err_set(INFER_E_INPUT, "%s was opened for another model", a->a->path);
     if (a) TRY(adapter_fits(a->a, e->adapters.rank));
+    if (e->rank_adapters) TRY(put_shares(e, place, a ? a->a : NULL));
     e->adapters.adapter[place] = a ? a->a : NULL;
-    fill_lists(e);
+    if (!e->rank_adapters) fill_lists(&e->adapters, &e->plan);
+    for (int i = 0; e->rank_adapters && i < e->n_rank; i++)
+        fill_lists(&e->rank_adapters[i], e->ranks[i].plan);
     return INFER_OK;
 }

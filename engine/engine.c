@@ -338,13 +338,14 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     if (options) e->before_step = options->before_step, e->before_user = options->before_user;
     e->profile = po.profile = options ? options->profile : NULL;
     TRY(engine_adapters_read(&e->adapters, &e->arena, e->model, options));
-    po.adapters = e->adapters.n ? &e->adapters : NULL;
     TRY(taps_of(&po, m, options));
     TRY(engine_place(&po, options ? options->group : NULL));
     TRY(engine_group_take(e, options));
     TRY(engine_ranks_pick(m, &po));
     TRY(engine_stages_place(&e->arena, m, &po, e->group));
     TRY(engine_ranks_model(e, &po));
+    TRY(engine_ranks_adapters(e));
+    po.adapters = engine_adapters_of(e, 0);
     TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
     TRY(engine_ranks_plan(e, &po));
     const struct plan_part *part = last_part(e);
@@ -572,7 +573,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     struct arena arena = {0};
     struct plan plan;
     struct plan_options po;
-    struct adapters adapters;
+    struct adapters whole, adapters = {0};
     struct card card[RANKS_MAX];
     int n_card;
     *out = (struct infer_plan_report){0};
@@ -591,8 +592,12 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     struct model *share;
     TRY(engine_ranks_share(&share, m->m, &po));
     const struct model *of = share ? share : m->m;
-    enum infer_status s = engine_adapters_read(&adapters, &arena, m, options);
-    po.adapters = adapters.n ? &adapters : NULL;
+    enum infer_status s = engine_adapters_read(&whole, &arena, m, options);
+    if (s == INFER_OK && share)
+        s = engine_adapters_share(&adapters, &arena, &whole, share);
+    else
+        adapters = whole;
+    po.adapters = whole.n ? &adapters : NULL;
     if (s == INFER_OK) s = as ? plan_make(&plan, &arena, of, &po) : plan_anywhere(&plan, &arena, of, &po);
     if (s == INFER_OK && as && po.wish.n_layer < 0 && plan.part[plan.n_part - 1].type != po.place.device) {
         po.place.host = NULL; /* nothing fits: the report is about the card */
@@ -600,6 +605,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     }
     if (s == INFER_OK) s = fill_report(out, &plan);
     if (s == INFER_OK && share) s = engine_ranks_read(m->m, &po, out);
+    engine_adapters_unshare(&adapters);
     arena_free(&arena);
     model_close(share);
     return s;

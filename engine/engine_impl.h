@@ -41,10 +41,12 @@ struct infer_engine {
     /* ranks[n_rank] that compute the model together; their backends read these. n_rank 0: one computes it alone */
     struct rank_plan *ranks;
     int n_rank;
-    struct infer_group *group;              /* of ranks that are processes; NULL: threads */
-    struct rank_order *order;               /* what they are told to open */
-    struct backend_config whole;            /* what a sequence keeps: of all ranks */
-    struct adapters adapters;               /* of the options */
+    struct infer_group *group;   /* of ranks that are processes; NULL: threads */
+    struct rank_order *order;    /* what they are told to open */
+    struct backend_config whole; /* what a sequence keeps: of all ranks */
+    struct adapters adapters;    /* of the options */
+    struct adapters
+        *rank_adapters; /* [n_rank], of processes [1]: what each rank adds of them; NULL: no ranks */
     float *scale, *default_scale;           /* scale[n_slot][n_adapter] of sequences; [n_adapter] */
     const float **scale_of;                 /* scale_of[n_slot]: NULL: all 0 (step.adapter) */
     void (*before_step)(void *before_user); /* of the options */
@@ -119,6 +121,14 @@ enum infer_status engine_ranks_read(const struct model *m, const struct plan_opt
  * scale that is no number), INFER_E_UNSUPPORTED */
 enum infer_status engine_adapters_read(struct adapters *out, struct arena *arena, const struct infer_model *m,
                                        const struct infer_engine_options *options);
+/* What a rank adds of `whole`, until engine_adapters_unshare. errors: those of adapter_share */
+enum infer_status engine_adapters_share(struct adapters *out, struct arena *arena,
+                                        const struct adapters *whole, const struct model *share);
+void engine_adapters_unshare(struct adapters *a);
+/* The same for this process's ranks, once there are shares of the model; and what a rank's list has, NULL: there are no adapters. */
+enum infer_status engine_ranks_adapters(struct infer_engine *e);
+const struct adapters *engine_adapters_of(const struct infer_engine *e, int rank);
+void engine_ranks_adapters_free(struct infer_engine *e);
 enum infer_status engine_adapters_open(struct infer_engine *e, const struct infer_engine_options *options);
 /* What prefixes of such scales are known by; NULL: the engine's own. 0: no adapter is added. */
 uint64_t engine_adapter_key(const struct infer_engine *e, const float *scale);

@@ -19,7 +19,8 @@ enum {
 #define INFER_FIELD(reader, type, field)       COUNT_##type(field)
 #include "infer_options.def"
     N_TEXT,
-    ORDER_STORES = 1024 /* of a model with types of its own in each */
+    ORDER_STORES = 1024, /* of a model with types of its own in each */
+    ORDER_ADAPTERS = 256
 };
 struct model_file {
     uint64_t bytes;
@@ -34,6 +35,7 @@ struct order {
     int n_kv;                            /* kv[n_kv]: types of the stores, 0: set.kv_type is that of all */
     struct kv_types kv[ORDER_STORES];
     struct model_file file;
+    uint64_t adapter[ORDER_ADAPTERS]; /* what they add (adapter.hash): options.n_adapter of them */
 };
 
 /* ---- the file ---- */
@@ -78,6 +80,16 @@ enum infer_status engine_group_take(struct infer_engine *e, const struct infer_e
     return INFER_OK;
 }
 
+static enum infer_status tell_adapters(struct order *o, const struct adapters *a) {
+    o->options.adapter = NULL, o->options.adapter_scale = NULL;
+    o->options.n_adapter = a->n;
+    if (a->n > ORDER_ADAPTERS)
+        return err_set(INFER_E_UNSUPPORTED, "ranks that are processes have at most %d adapters",
+                       ORDER_ADAPTERS);
+    for (int i = 0; i < a->n; i++) o->adapter[i] = a->adapter[i]->hash;
+    return INFER_OK;
+}
+
 enum infer_status engine_group_order(struct infer_engine *e, const struct infer_engine_options *options) {
     if (!e->group || !e->n_rank) return INFER_OK;
     struct order *o = arena_alloc(&e->arena, sizeof *o);
@@ -107,6 +119,7 @@ enum infer_status engine_group_order(struct infer_engine *e, const struct infer_
     if (o->n_kv) memcpy(o->kv, o->set.kv, (size_t)o->n_kv * sizeof *o->kv);
     o->set.kv = NULL;
     describe(&o->file, e->model->m);
+    TRY(tell_adapters(o, &e->adapters));
     *e->order = (struct rank_order){e->group, o, sizeof *o};
     return INFER_OK;
 }
@@ -139,11 +152,35 @@ static enum infer_status same_file(const struct order *o, const struct model *m)
     return err_set(INFER_E_INPUT, "another model: %.200s, rank 0 has %.200s", here, there);
 }
 
+/* The adapters of this rank, which are rank 0's. */
+static enum infer_status same_adapters(struct order *o, const struct infer_follow_options *own) {
+    if (o->options.n_adapter != own->n_adapter || own->n_adapter > ORDER_ADAPTERS)
+        return err_set(INFER_E_INPUT, "%d adapters, rank 0 has %d", own->n_adapter, o->options.n_adapter);
+    for (int i = 0; i < own->n_adapter; i++) {
+        const struct adapter *a = own->adapter[i]->a;
+        if (a->hash != o->adapter[i])
+            return err_set(INFER_E_INPUT, "another adapter: %.200s (hash %016llx), rank 0 has %016llx",
+                           a->path, (unsigned long long)a->hash, (unsigned long long)o->adapter[i]);
+    }
+    o->options.adapter = own->adapter, o->options.adapter_scale = NULL;
+    return INFER_OK;
+}
+
 struct share {
     struct model *model;
+    struct adapters adapters;
     struct plan plan;
     struct arena arena;
 };
+/* What it adds of these. */
+static enum infer_status take_adapters(struct share *s, const struct order *o, const struct infer_model *m,
+                                       struct plan_options *po) {
+    struct adapters whole;
+    TRY(engine_adapters_read(&whole, &s->arena, m, &o->options));
+    if (!whole.n) return INFER_OK;
+    po->adapters = &s->adapters;
+    return engine_adapters_share(&s->adapters, &s->arena, &whole, s->model);
+}
 /* The stores' types as rank 0 has them; they lie in the order. */
 static enum infer_status take_types(struct order *o, const struct model *m) {
     o->set.kv = NULL;
@@ -155,15 +192,17 @@ static enum infer_status take_types(struct order *o, const struct model *m) {
 }
 
 static enum infer_status lay_out(struct share *s, struct order *o, const struct infer_group *g,
-                                 const struct model *m, int threads) {
+                                 const struct infer_model *m, const struct infer_follow_options *own) {
     struct plan_options po;
     o->file.path[sizeof o->file.path - 1] = 0;
-    TRY(same_file(o, m));
-    TRY(take_types(o, m));
-    take_options(o, g, threads);
+    TRY(same_file(o, m->m));
+    TRY(take_types(o, m->m));
+    TRY(same_adapters(o, own));
+    take_options(o, g, own->threads);
     TRY(engine_options_read(&po, &o->options));
     TRY(engine_place(&po, g));
-    TRY(engine_rank_share(&s->model, m, &po, group_rank(g)));
+    TRY(engine_rank_share(&s->model, m->m, &po, group_rank(g)));
+    TRY(take_adapters(s, o, m, &po));
     TRY(plan_lay_out(&s->plan, &s->arena, s->model, &po, &o->set));
     const struct plan_part *last = &s->plan.part[s->plan.n_part - 1];
     if (last->total_bytes > last->limit_bytes)
@@ -173,18 +212,21 @@ static enum infer_status lay_out(struct share *s, struct order *o, const struct 
 }
 
 static enum infer_status follow_one(struct infer_group *g, struct order *o, const struct infer_model *m,
-                                    int threads, bool *closed) {
+                                    const struct infer_follow_options *own, bool *closed) {
     struct share *s;
     TRY(mem_new(&s, sizeof *s, "a rank's share"));
-    enum infer_status st = m ? lay_out(s, o, g, m->m, threads) : err_set(INFER_E_INPUT, "%s", err_message());
+    enum infer_status st = m ? lay_out(s, o, g, m, own) : err_set(INFER_E_INPUT, "%s", err_message());
     st = st ? join_refuse(g, st) : join_follow(g, &s->plan, m->m, closed);
+    engine_adapters_unshare(&s->adapters);
     model_close(s->model);
     arena_free(&s->arena);
     mem_free(s);
     return st;
 }
 
-enum infer_status infer_group_follow(struct infer_group *g, const struct infer_model *m, int threads) {
+enum infer_status infer_group_follow(struct infer_group *g, const struct infer_model *m,
+                                     const struct infer_follow_options *options) {
+    const struct infer_follow_options defaults = {.threads = 0}, *own = options ? options : &defaults;
     struct order *o;
     bool closed = false;
     char why[512]; /* of no model */
@@ -197,7 +239,7 @@ enum infer_status infer_group_follow(struct infer_group *g, const struct infer_m
         if (st || closed) break;
         if (head.n != sizeof *o) st = err_set(INFER_E_DEVICE, "rank 0 says what is no turn of it");
         if (!m) err_set(INFER_E_INPUT, "%s", why);
-        if (!st) st = follow_one(g, o, m, threads, &closed);
+        if (!st) st = follow_one(g, o, m, own, &closed);
     }
     mem_free(o);
     return st;

@@ -237,7 +237,7 @@ struct infer_engine_options {
         *profile; /* infer_profile.h: where the time goes; not on a card; NULL: nobody asks */
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
     void *user;
-    /* adapter[n_adapter], which outlive the engine; not with several ranks. adapter_scale[n_adapter]: of sequences that say
+    /* adapter[n_adapter], which outlive the engine; ranks that are processes get theirs by infer_group_follow. adapter_scale[n_adapter]: of sequences that say
      * nothing else (struct infer_prefix), 0: they have it not; NULL: 1, each */
     const struct infer_adapter *const *adapter;
     const float *adapter_scale;

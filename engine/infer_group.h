@@ -13,6 +13,7 @@ extern "C" {
 
 struct infer_group;
 struct infer_model;
+struct infer_adapter;
 
 struct infer_group_options {
     int rank, world; /* 0 <= rank < world, which is 2 to 64 */
@@ -39,10 +40,17 @@ struct infer_group_options {
 /* Comes back when all ranks are there. errors: INFER_E_INPUT (an option, another secret, program or word than rank 0's: both are told),
  * INFER_E_DEVICE (a rank is gone, or has not come), INFER_E_IO, INFER_E_UNSUPPORTED (no MPI), INFER_E_MEMORY */
 enum infer_status infer_group_open(struct infer_group **out, const struct infer_group_options *o);
-/* Ranks above 0: their share of every engine that rank 0 makes; threads: 0: the processors that this process may use, divided among the
- * ranks that may use them too. Comes back when rank 0 has closed. errors: INFER_E_DEVICE (a rank is gone); what else fails is told to
+struct infer_follow_options {
+    int threads; /* 0: the processors that this process may use, divided among the ranks that may use them too */
+    /* adapter[n_adapter]: what rank 0's engines have, opened for m, in their order */
+    const struct infer_adapter *const *adapter;
+    int n_adapter;
+};
+/* Ranks above 0: their share of every engine that rank 0 makes; NULL options: defaults. Comes back when rank 0 has closed. m NULL: it was not
+ * opened, for the reason that infer_error() has: so rank 0 is told. errors: INFER_E_DEVICE (a rank is gone); what else fails is told to
  * rank 0 */
-enum infer_status infer_group_follow(struct infer_group *g, const struct infer_model *m, int threads);
+enum infer_status infer_group_follow(struct infer_group *g, const struct infer_model *m,
+                                     const struct infer_follow_options *options);
 /* A rank was lost. */
 bool infer_group_lost(const struct infer_group *g);
 void infer_group_close(struct infer_group *g);

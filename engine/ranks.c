@@ -123,6 +123,7 @@ static enum infer_status rank_plan(struct infer_engine *e, int rank, const struc
 enum infer_status engine_ranks_plan(struct infer_engine *e, const struct plan_options *po) {
     for (int i = 0; i < (e->group ? 1 : e->n_rank); i++) {
         struct plan_options own = *po;
+        own.adapters = engine_adapters_of(e, i);
         if (po->stage)
             own.stage = po->stage + i * po->stages;
         else if (po->place.memory.total_bytes && !e->group)
@@ -167,6 +168,7 @@ enum infer_status engine_ranks_read(const struct model *m, const struct plan_opt
 }
 
 void engine_ranks_free(struct infer_engine *e) {
+    engine_ranks_adapters_free(e);
     for (int i = 0; i < e->n_rank; i++) model_close(e->ranks[i].model);
     if (e->group) group_leave(e->group);
 }

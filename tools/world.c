@@ -134,9 +134,14 @@ int world_follow(const struct options *o) {
     struct session s = {0};
     signal(SIGINT, SIG_IGN); /* rank 0 hears it */
     enum infer_status st = session_open_model(&s, o);
+    if (!st) st = adapters_open(&s.adapters, o, s.model);
     const bool there = st == INFER_OK;
     if (!there) tool_fail(o, st);
-    st = infer_group_follow(launched.group, s.model, o->threads);
+    st = infer_group_follow(
+        launched.group, there ? s.model : NULL,
+        &(struct infer_follow_options){.threads = o->threads,
+                                       .adapter = (const struct infer_adapter *const *)s.adapters.adapter,
+                                       .n_adapter = s.adapters.n});
     session_close(&s);
     if (world_lost()) return EXIT_LOST;
     if (st) return tool_fail(o, st);

@@ -1,6 +1,7 @@
 #include "join/rank_message.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 struct rank_limits rank_limits_of(const struct plan *plan, const struct model *m) {
@@ -15,7 +16,8 @@ struct rank_limits rank_limits_of(const struct plan *plan, const struct model *m
                             .n_store = c->n_store,
                             .store = c->store,
                             .n_state = c->n_state,
-                            .state = c->state};
+                            .state = c->state,
+                            .n_adapter = last->range.adapters ? last->range.adapters->n : 0};
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         l.max_rows[i] = last->list[i].max_rows, l.max_out[i] = last->list[i].max_out;
     const struct op_list *list = &last->list[ROW_PROMPT];
@@ -55,6 +57,7 @@ size_t rank_message_most(const struct rank_limits *l) {
     n += outs *
          (3 * 8 + sizeof(struct infer_draw) + INFER_EDITS_MAX * sizeof(struct infer_edit) + mask_bytes(l));
     for (int g = 0; g < l->n_group; g++) n += table_bytes(l, g) + 8;
+    n += (size_t)l->n_slot * (2 * 8 + (size_t)l->n_adapter * sizeof(float));
     return n + numbers_bytes(l);
 }
 
@@ -67,7 +70,15 @@ static void put(char **at, const void *bytes, size_t n) {
 }
 static void put_rows(char **at, const int32_t *x, int n) { put(at, x, (size_t)n * sizeof *x); }
 
-enum { HAS_PAGES = 1, HAS_INPUT = 2, HAS_DRAW = 8, HAS_AXIS = 16 /* and the next bits */, N_AXIS = 3 };
+enum {
+    HAS_PAGES = 1,
+    HAS_INPUT = 2,
+    HAS_ADAPTER = 4,
+    HAS_DRAW = 8,
+    HAS_AXIS = 16 /* and the next bits */,
+    N_AXIS = 3,
+    HAS_UNTIL = 128
+};
 struct step_head {
     int32_t cls, n_row, n_out, has;
     uint64_t pages_version;
@@ -87,10 +98,18 @@ static void put_draw(char **at, const struct rank_limits *l, const struct infer_
     put(at, d->edit, (size_t)d->n_edit * sizeof *d->edit);
     if (d->mask) put(at, d->mask, mask_bytes(l));
 }
+static void put_scales(char **at, const struct rank_limits *l, const float *const *adapter) {
+    for (int i = 0; i < l->n_slot; i++) {
+        const int64_t there = adapter[i] != NULL;
+        put(at, &there, sizeof there);
+        if (there) put(at, adapter[i], (size_t)l->n_adapter * sizeof(float));
+    }
+}
 static void put_step(char **at, const struct rank_limits *l, const struct rank_call *call, bool pages) {
     const struct step *s = call->step;
     struct step_head h = {(int32_t)call->cls, s->n_row, s->n_out,
-                          (pages ? HAS_PAGES : 0) | (s->input ? HAS_INPUT : 0) | (s->draw ? HAS_DRAW : 0),
+                          (pages ? HAS_PAGES : 0) | (s->input ? HAS_INPUT : 0) | (s->draw ? HAS_DRAW : 0) |
+                              (s->adapter && l->n_adapter ? HAS_ADAPTER : 0) | (s->until ? HAS_UNTIL : 0),
                           s->pages_version};
     for (int k = 0; k < N_AXIS; k++) h.has |= s->axis[k] ? HAS_AXIS << k : 0;
     put(at, &h, sizeof h);
@@ -108,6 +127,8 @@ static void put_step(char **at, const struct rank_limits *l, const struct rank_c
         if (there) put(at, s->input[t], (size_t)l->n_input * sizeof(float));
     }
     for (int i = 0; s->draw && i < s->n_out; i++) put_draw(at, l, s->draw[i]);
+    if (s->until) put_rows(at, s->until, s->n_row);
+    if (h.has & HAS_ADAPTER) put_scales(at, l, s->adapter);
 }
 
 /* Numbers of a store's page: keys, then values. */
@@ -205,6 +226,15 @@ static void take_pages(struct from *f, struct rank_inbox *in, const struct rank_
     in->has_pages = !f->bad;
 }
 
+static void take_scales(struct from *f, struct rank_inbox *in, const struct rank_limits *l) {
+    for (int i = 0; i < l->n_slot; i++) {
+        const int64_t *there = take(f, sizeof *there);
+        const float *scale = there && *there ? take(f, (size_t)l->n_adapter * sizeof *scale) : NULL;
+        for (int k = 0; scale && k < l->n_adapter; k++) f->bad |= !isfinite(scale[k]);
+        in->adapter[i] = scale;
+    }
+}
+
 static void take_step(struct from *f, struct rank_call *call, struct rank_inbox *in,
                       const struct rank_limits *l) {
     const struct step_head *h = take(f, sizeof *h);
@@ -229,6 +259,9 @@ static void take_step(struct from *f, struct rank_call *call, struct rank_inbox 
         in->input[t] = there && *there ? take(f, (size_t)l->n_input * sizeof(float)) : NULL;
     }
     for (int i = 0; h->has & HAS_DRAW && i < s->n_out; i++) take_draw(f, in, l, i);
+    if (h->has & HAS_UNTIL) s->until = take_rows(f, s->n_row, 0, l->n_ctx);
+    if (h->has & HAS_ADAPTER) take_scales(f, in, l);
+    s->adapter = h->has & HAS_ADAPTER ? in->adapter : NULL;
     s->input = h->has & HAS_INPUT ? in->input : NULL;
     s->draw = h->has & HAS_DRAW ? in->drawn : NULL;
     s->pages = (const int32_t *const *)in->pages;
@@ -290,6 +323,7 @@ enum infer_status rank_inbox_new(struct rank_inbox *in, const struct rank_limits
     TRY(mem_new(&in->input, (size_t)most(l->max_rows) * sizeof *in->input, "rows"));
     TRY(mem_new(&in->draw, (size_t)most(l->max_out) * sizeof *in->draw, "draws"));
     TRY(mem_new(&in->drawn, (size_t)most(l->max_out) * sizeof *in->drawn, "draws"));
+    TRY(mem_new(&in->adapter, (size_t)l->n_slot * sizeof *in->adapter, "scales of adapters"));
     return mem_new(&in->numbers, in->n_numbers, "a page");
 }
 void rank_inbox_free(struct rank_inbox *in) {
@@ -297,5 +331,6 @@ void rank_inbox_free(struct rank_inbox *in) {
     mem_free(in->input);
     mem_free(in->draw);
     mem_free(in->drawn);
+    mem_free(in->adapter);
     mem_free(in->numbers);
 }

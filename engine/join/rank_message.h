@@ -11,7 +11,7 @@ struct rank_limits {
     int n_vocab, n_input, n_ctx, n_slot, n_state_slot; /* n_input: numbers of a row that is no token */
     int max_rows[ROW_CLASS_COUNT], max_out[ROW_CLASS_COUNT];
     int n_group, n_page[KV_GROUPS], max_pages[KV_GROUPS];
-    int n_store, n_state;
+    int n_store, n_state, n_adapter;
     const struct kv_store *store; /* store, state: of the rank that is asked: its heads */
     const struct state_store *state;
 };
@@ -28,7 +28,8 @@ struct rank_inbox {
     const float **input;       /* [max_rows] */
     struct infer_draw *draw;   /* [max_out] */
     const struct infer_draw **drawn;
-    float *numbers; /* of stores and states that are read, or bytes */
+    const float **adapter; /* [n_slot] */
+    float *numbers;        /* of stores and states that are read, or bytes */
     size_t n_numbers;
     bool has_pages;
 };

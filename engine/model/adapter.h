@@ -23,6 +23,9 @@ struct adapter {
 enum infer_status adapter_open(struct adapter **out, const struct model *m, const char *path, int first_layer,
                                int last_layer);
 void adapter_close(struct adapter *a);
+/* What one rank adds: `share` is its share (model_shard) of the model that a is bound to. Views into a, which outlives it. errors:
+ * INFER_E_UNSUPPORTED (experts of which ranks have whole ones), INFER_E_MEMORY */
+enum infer_status adapter_share(struct adapter **out, const struct adapter *a, const struct model *share);
 /* Rows of q and k that rotate are in halves in folders and neighbours in GGUF: the row of one kind that row r of the tensor of this name of
  * the other kind is. */
 int adapter_row(const struct model *m, bool from_folder, bool to_folder, const char *name, int r);
@@ -33,6 +36,7 @@ struct adapters {
     int n;
     /* the last n_room of them may come and go, each with `rank` in sum on any matrix; never vectors */
     int n_room, rank;
+    bool shared; /* shares of a rank (adapter_share), which are this list's own */
 };
 /* What they add to the product of a group, or (group NULL) behind a layer, with room for what may come; `low` is what operations have. */
 struct adapter_site {

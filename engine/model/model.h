@@ -112,6 +112,11 @@ enum { HEAD_PARTS = 4 };
 
 /* What a rank has of a state: of each of n_row rows of `whole` numbers the sections, one behind the other. n_row 0: all of it. */
 enum { STATE_SECTIONS = 3 };
+/* Which group of the whole model a rank's group of weights is a share of: member i has the columns of that one's product from col[i] on, by
+ * its inputs from k on. */
+struct group_share {
+    int of, col[WEIGHT_GROUP_MAX], k;
+};
 struct state_share {
     int n_row, whole, n_section;
     struct {
@@ -218,6 +223,7 @@ struct model {
         int rank, n, n_attn_whole, n_ff_whole;
         int *vocab, *key_head;
         struct state_share *state;
+        struct group_share *group; /* group[n_group] */
     } share;
     struct arena arena;
 };

@@ -28,6 +28,10 @@ static enum infer_status move_parts(struct shard *s, struct weight *w, const str
     return INFER_OK;
 }
 
+static struct group_share *share_of(struct shard *s, const struct weight_group *g) {
+    return &s->m->share.group[g->id];
+}
+
 static enum infer_status cut_rows(struct shard *s, struct weight *w, struct span span) {
     const struct weight from = *w;
     struct weight whole = from;
@@ -41,6 +45,7 @@ enum infer_status shard_columns(struct shard *s, struct weight_group *g, struct 
     whole.part = NULL;
     *w = weight_columns(&whole, span.first, span.n);
     g->k = span.n;
+    share_of(s, g)->k = span.first;
     return move_parts(s, w, &from, 0);
 }
 /* Of stacks with a matrix for each head or expert. */
@@ -63,6 +68,7 @@ enum infer_status shard_members(struct shard *s, struct weight_group *g, const s
     for (int i = 0; i < g->n_member; i++) {
         TRY(cut_rows(s, &g->member[i], span[i]));
         g->n += g->member[i].n;
+        if (!g->n_split) share_of(s, g)->col[i] += span[i].first;
     }
     if (!g->n_split) return INFER_OK;
     struct weight_group *part = arena_alloc(&s->m->arena, (size_t)g->n_split * sizeof *part);
@@ -70,9 +76,10 @@ enum infer_status shard_members(struct shard *s, struct weight_group *g, const s
     for (int p = 0, i = 0; p < g->n_split; p++) {
         part[p] = g->split[p];
         part[p].n = 0;
-        for (int k = 0; k < part[p].n_member; k++) {
-            part[p].member[k] = g->member[i++];
+        for (int k = 0; k < part[p].n_member; k++, i++) {
+            part[p].member[k] = g->member[i];
             part[p].n += part[p].member[k].n;
+            share_of(s, &part[p])->col[k] += span[i].first;
         }
         s->m->group[part[p].id] = &part[p];
     }
@@ -250,13 +257,20 @@ static enum infer_status copy_arrays(struct shard *s) {
     m->share.vocab = arena_alloc(&m->arena, ((size_t)s->n + 1) * sizeof *m->share.vocab);
     m->share.key_head = arena_alloc(&m->arena, (stores + 1) * sizeof *m->share.key_head);
     m->share.state = arena_alloc(&m->arena, states * sizeof *m->share.state);
+    m->share.group = arena_alloc(&m->arena, (groups + layers) * sizeof *m->share.group);
     if (!m->layer || !m->store || !m->state || !m->group || !m->share.vocab || !m->share.key_head ||
-        !m->share.state)
+        !m->share.state || !m->share.group)
         return err_set(INFER_E_MEMORY, "out of memory for a share of the model");
     memcpy(m->layer, of->layer, layers * sizeof *m->layer);
     if (stores) memcpy(m->store, of->store, stores * sizeof *m->store);
     if (states) memcpy(m->state, of->state, states * sizeof *m->state);
-    for (size_t i = 0; i < groups; i++) m->group[i] = copied(s, of->group[i]);
+    for (size_t i = 0; i < groups; i++) {
+        const struct weight_group *g = of->group[i];
+        m->group[i] = copied(s, g);
+        m->share.group[i] = (struct group_share){.of = (int)i};
+        for (int k = 1; k < g->n_member; k++)
+            m->share.group[i].col[k] = m->share.group[i].col[k - 1] + g->member[k - 1].n;
+    }
     return INFER_OK;
 }
 

@@ -43,10 +43,13 @@ static void put(struct weight_group *g, const struct weight *of, struct span row
     g->n += g->member[g->n_member++].n;
 }
 /* These rows of the one member, in its place. */
-static void take_sections(struct weight_group *g, const struct span *section) {
+static void take_sections(struct shard *s, struct weight_group *g, const struct span *section) {
     const struct weight whole = g->member[0];
     g->n_member = g->n = 0;
-    for (int i = 0; i < WEIGHT_GROUP_MAX; i++) put(g, &whole, section[i]);
+    for (int i = 0; i < WEIGHT_GROUP_MAX; i++) {
+        put(g, &whole, section[i]);
+        s->m->share.group[g->id].col[i] = section[i].first;
+    }
 }
 
 /* ---- convolutions and states --------------------------------------------------------------------------------------- */
@@ -110,7 +113,7 @@ static enum infer_status shard_delta(struct shard *s, struct layer *l) {
     if (apart)
         TRY(shard_members(s, in, own));
     else
-        take_sections(in, section);
+        take_sections(s, in, section);
     TRY(shard_members(s, &l->mixer.gates, gates));
     TRY(cut_conv(s, l, section, 3));
     return cut_heads(s, l, &h);
@@ -136,6 +139,10 @@ static enum infer_status cut_ssm_in(struct shard *s, struct layer *l, const stru
     put(&part[1], xbc, (struct span){x + inner + b.first, b.n});
     put(&part[1], xbc, (struct span){x + inner + groups + b.first, b.n});
     put(&part[1], step, (struct span){dt + h->head.first, h->head.n});
+    const int bc = 2 * inner + b.first;
+    s->m->share.group[part[0].id] = (struct group_share){in->id, {own.first, inner + own.first}, 0};
+    s->m->share.group[part[1].id] =
+        (struct group_share){in->id, {bc, bc + groups, 2 * inner + 2 * groups + h->head.first}, 0};
     in->n = part[0].n + part[1].n;
     in->split = part, in->n_split = 2;
     return INFER_OK;
@@ -182,7 +189,7 @@ static enum infer_status shard_conv(struct shard *s, struct layer *l) {
     if (in->n_member != 1 || in->n_split || !divides(n, unit, s->n)) return INFER_OK;
     const struct span own = shard_span(n, unit, s->rank, s->n);
     const struct span section[] = {own, {n + own.first, own.n}, {2 * n + own.first, own.n}};
-    take_sections(in, section);
+    take_sections(s, in, section);
     TRY(cut_conv(s, l, &own, 1));
     l->mixer.partial = true;
     return shard_columns(s, &l->mixer.out, own);

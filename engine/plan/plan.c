@@ -95,9 +95,12 @@ static enum infer_status kernels_of(const struct plan_options *o) {
 /* Where adapters are not added to products yet. */
 static enum infer_status adapters_on(const struct plan_options *o) {
     if (!o->adapters) return INFER_OK;
-    if (o->ranks > 1)
-        return err_set(INFER_E_UNSUPPORTED, "ranks have no adapters yet; without .ranks there are some");
-    if (o->adapters->n_room && strcmp(o->place.device->name, "cuda") == 0)
+    const bool card = strcmp(o->place.device->name, "cuda") == 0;
+    if (o->ranks > 1 && card)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "ranks on cards have no adapters yet; without .ranks, or with .device cpu, there are some");
+    if (o->adapters->n_room && card)
         return err_set(
             INFER_E_UNSUPPORTED,
             ".adapter_room %d: a card has no adapters yet that come while an engine runs; .device cpu "

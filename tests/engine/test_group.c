@@ -35,7 +35,8 @@ static void *follow(void *user) {
     struct follower *f = user;
     struct infer_group *g;
     f->status = infer_group_open(&g, &f->o);
-    if (f->status == INFER_OK) f->status = infer_group_follow(g, f->model, 1);
+    if (f->status == INFER_OK)
+        f->status = infer_group_follow(g, f->model, &(struct infer_follow_options){.threads = 1});
     if (f->status) snprintf(f->message, sizeof f->message, "%s", infer_error());
     f->lost = infer_group_lost(g);
     infer_group_close(g);
@@ -112,9 +113,19 @@ static void use(struct infer_engine *e, const struct golden *g, float *out) {
     row.pos = infer_seq_length(e, other), row.seq = other, row.id = 2;
     assert_ok(infer_step(e, &row, 1, &o));
     memcpy(out, o.logits[0], v * 4);
+    out += v;
     infer_seq_close(e, seq);
     infer_seq_close(e, other);
     folder_remove(&d);
+    /* rows of a picture, where the model has such: each sees all of them */
+    struct infer_row picture[5];
+    for (int i = 0; i < 5; i++) picture[i] = (struct infer_row){.id = p->ids[i], .pos = i, .until = 4};
+    picture[0].want = INFER_WANT_LOGITS;
+    assert_ok(infer_seq_open(e, &picture[0].seq));
+    for (int i = 1; i < 5; i++) picture[i].seq = picture[0].seq;
+    assert_ok(infer_step(e, picture, 5, &o));
+    memcpy(out, o.logits[0], v * 4);
+    infer_seq_close(e, picture[0].seq);
 }
 
 /* A model on n ranks of both kinds, twice in a group. */
@@ -125,7 +136,7 @@ static void bits_are_those_of_threads(const char *name, const char *device, int 
     struct infer_group *group;
     struct follower f[MOST];
     golden_read(&g, name);
-    const size_t all = (2 * elements(&g, &g.prompt[N_PROMPT - 1]) + 13 * (size_t)g.n_vocab);
+    const size_t all = (2 * elements(&g, &g.prompt[N_PROMPT - 1]) + 14 * (size_t)g.n_vocab);
     float *want = malloc(all * 4), *got = malloc(all * 4);
     assert_ok(infer_model_open(&m, g.path, NULL));
     struct infer_engine_options o = options(NULL, n, device);

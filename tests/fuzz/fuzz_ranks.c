@@ -23,6 +23,7 @@ static const struct rank_limits limits = {.n_vocab = 100,
                                           .n_store = 2,
                                           .store = stores,
                                           .n_state = 2,
+                                          .n_adapter = 2,
                                           .state = states};
 
 static void add(const void *p, size_t n) {
@@ -46,8 +47,11 @@ static void read_step(const struct rank_call *c) {
             }
         for (int k = 0; k < 3; k++)
             if (s->axis[k]) sink += (uint32_t)s->axis[k][t];
+        if (s->until) expect(s->until[t] >= 0 && s->until[t] < limits.n_ctx);
         if (s->input && s->input[t]) add(s->input[t], (size_t)limits.n_input * sizeof(float));
     }
+    for (int i = 0; s->adapter && i < limits.n_slot; i++)
+        if (s->adapter[i]) add(s->adapter[i], (size_t)limits.n_adapter * sizeof(float));
     for (int i = 0; i < s->n_out; i++) {
         expect(s->out_row[i] >= 0 && s->out_row[i] < s->n_row && (!i || s->out_row[i] > s->out_row[i - 1]));
         sink += s->want[i];

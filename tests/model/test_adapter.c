@@ -24,6 +24,7 @@ static void read_golden(struct golden *g, const char *const name[2], char adapte
 }
 
 static bool have_cuda, loose; /* loose: engines that follow may round F32 to TF32 */
+static int n_rank;            /* of engines that follow */
 
 static struct infer_engine *engine(const struct infer_model *m, const char *device, int threads,
                                    struct infer_adapter *const *adapter, const float *scale, int n) {
@@ -37,6 +38,7 @@ static struct infer_engine *engine(const struct infer_model *m, const char *devi
                                            .decode_rows = 4,
                                            .all_logits = true,
                                            .strict_fp32 = !loose,
+                                           .ranks = n_rank,
                                            .gpu_layers = -1,
                                            .cpu_experts = -1,
                                            .adapter = (const struct infer_adapter *const *)adapter,
@@ -100,6 +102,30 @@ static void as_peft(void **state) {
         infer_model_close(m);
         golden_free(&g);
     }
+}
+
+/* Each rank adds what is of its heads and columns: on two and three of them. */
+static void as_peft_on_ranks(void **state) {
+    (void)state;
+    for (int i = 0; i < N_ROWS; i++)
+        for (n_rank = 2; n_rank < 4; n_rank++) {
+            const bool cpu = n_rank == 3 && cpu_isa_best() != CPU_ISA_NONE;
+            struct golden g;
+            struct infer_model *m;
+            struct infer_adapter *a;
+            char adapter[512];
+            read_golden(&g, rows[i], adapter);
+            assert_ok(infer_model_open(&m, g.path, NULL));
+            assert_ok(infer_adapter_open(&a, m, adapter, NULL));
+            struct infer_engine *e = engine(m, cpu ? "cpu" : "ref", n_rank, &a, NULL, 1);
+            assert_int_equal(e->n_rank, n_rank);
+            check(&g, e, cpu ? "three ranks of cpu" : "ranks of ref", cpu ? TOL_LOGITS_FAST : TOL_LOGITS_REF);
+            infer_engine_free(e);
+            infer_adapter_close(a);
+            infer_model_close(m);
+            golden_free(&g);
+        }
+    n_rank = 0;
 }
 
 /* On a card matrices of adapters are halves; F32 weights by the plain kernels, and by those of TF32. */
@@ -359,6 +385,7 @@ static struct infer_engine_options room_on(const char *device, int rank) {
                                          .decode_rows = 4,
                                          .all_logits = true,
                                          .strict_fp32 = true,
+                                         .ranks = n_rank,
                                          .gpu_layers = -1,
                                          .cpu_experts = -1,
                                          .adapter_room = 2,
@@ -407,10 +434,11 @@ static void stays_with_who_has_it(struct infer_engine *e, int place) {
 /* Adapters that come into an engine and go: the bits are those of an engine that has had them from the start, whichever place they have and whatever
  * stands beside them; who has one keeps it. */
 static void adapters_come_and_go(void **state) {
-    static const char *const devices[] = {"ref", "cpu"};
+    static const char *const devices[] = {"ref", "ref", "cpu"};
     (void)state;
-    for (int d = 0; d < (cpu_isa_best() == CPU_ISA_NONE ? 1 : 2); d++) {
+    for (int d = 0; d < (cpu_isa_best() == CPU_ISA_NONE ? 2 : 3); d++) {
         struct coming c;
+        n_rank = d == 1 ? 2 : 0;
         struct infer_engine *e;
         struct infer_engine_info info;
         coming_open(&c, devices[d]);
@@ -440,6 +468,7 @@ static void adapters_come_and_go(void **state) {
         infer_engine_free(e);
         coming_close(&c);
     }
+    n_rank = 0;
 }
 
 /* A row has the same bits alone, beside rows with other adapters and for any number of threads; one without an adapter those of an engine
@@ -830,7 +859,7 @@ static void files_that_lie(void **state) {
     folder_remove(&d), folder_remove(&peft);
 }
 
-/* Not with ranks; a scale that is none; the adapter of another model. */
+/* Not of experts of which ranks have whole ones; a scale that is none; the adapter of another model. */
 static void engines_that_have_none(void **state) {
     (void)state;
     struct infer_model *m, *other;
@@ -841,17 +870,26 @@ static void engines_that_have_none(void **state) {
     assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
     assert_ok(infer_model_open(&other, path, NULL));
     assert_ok(infer_adapter_open(&a, m, test_path(path, sizeof path, "golden/adapter/llama"), NULL));
-    const struct infer_adapter *list[] = {a};
+    struct infer_model *experts;
+    struct infer_adapter *of_experts;
+    assert_ok(infer_model_open(&experts, test_path(path, sizeof path, "golden/hf/mixtral"), NULL));
+    assert_ok(infer_adapter_open(&of_experts, experts, test_path(path, sizeof path, "golden/adapter/mixtral"),
+                                 NULL));
+    const struct infer_adapter *list[] = {of_experts};
     struct infer_engine_options o = {.device = "cpu",
                                      .ctx = 64,
                                      .ranks = 2,
+                                     .ep = true,
                                      .gpu_layers = -1,
                                      .cpu_experts = -1,
                                      .adapter = list,
                                      .n_adapter = 1};
-    assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_UNSUPPORTED);
-    assert_non_null(strstr(infer_error(), "ranks have no adapters"));
-    o.ranks = 0, o.adapter_scale = nan;
+    assert_int_equal(infer_engine_create(&e, experts, &o), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(infer_error(), "ranks that have whole experts (.ep)"));
+    infer_adapter_close(of_experts);
+    infer_model_close(experts);
+    list[0] = a;
+    o.ranks = 0, o.ep = false, o.adapter_scale = nan;
     assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_INPUT);
     o.adapter_scale = NULL;
     assert_int_equal(infer_engine_create(&e, other, &o), INFER_E_INPUT);
@@ -868,6 +906,7 @@ int main(int argc, char **argv) {
     host_threads_pretend(4);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_peft),
+        cmocka_unit_test(as_peft_on_ranks),
         cmocka_unit_test(as_peft_on_a_card),
         cmocka_unit_test(folders_and_gguf),
         cmocka_unit_test(adapters_come_and_go),

@@ -32,6 +32,18 @@ def text_and_logits():
     ranks = by_hand(2, *RUN, *types)
     same("mixed types: exit codes", [r.end() for r in ranks], [0, 0])
     same("mixed types: text", ranks[0].text(), want)
+    # adapters: each process adds what is of its share
+    lora, other = f"{dir.name}/lora.gguf", f"{dir.name}/other.gguf"
+    run(infer, "synth", "--adapter-of", MODEL, "-o", lora, "-q")
+    run(infer, "synth", "--adapter-of", MODEL, "--lora-rank", 3, "--seed", 5, "-o", other, "-q")
+    adapted = run(infer, *RUN, "--lora", lora + ":30", "--tp", 2).stdout
+    check("an adapter changes the text", len(adapted) > 12 and adapted != tp[2], adapted)
+    ranks = by_hand(2, *RUN, "--lora", lora + ":30")
+    same("adapters: exit codes", [r.end() for r in ranks], [0, 0])
+    same("adapters: text", ranks[0].text(), adapted)
+    ranks = [Rank(*RUN, "--lora", a, *place(r, 2, port)) for port in [free_port()] for r, a in enumerate([lora, other])]
+    same("other adapters: exit codes", [r.end() for r in ranks][0], 2)
+    check("other adapters: said", re.search(r"another adapter: .*other.gguf \(hash [0-9a-f]{16}\), rank 0 has [0-9a-f]{16}", ranks[0].said()), ranks[0].said())
     if not MPIRUN: return print("no mpirun: without it")
     for n in 2, 4:
         r = run(*MPIRUN, n, infer, *RUN)
