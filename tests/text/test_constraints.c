@@ -411,15 +411,81 @@ static void references(void **state) {
     CHECK_SCHEMAS(list);
 }
 
+/* What stands beside other parts: unevaluated members and elements, tuples, members of patterns, hits that are counted. */
+static void parts(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        /* unevaluated members are those that their own schema has not seen, not its cousins */
+        {"{'properties': {'a': {}}, 'allOf': [{'properties': {'b': {}}, 'unevaluatedProperties': false}]}",
+         {"{}", "{'b': 1}"},
+         {"{'a': 1}", "{'a': 1, 'b': 1}"}},
+        {"{'properties': {'a': {'const': 1}}, 'allOf': [{'properties': {'b': {'const': 2}}}], 'unevaluatedProperties': {'const': 3}}",
+         {"{'a': 1, 'b': 2, 'c': 3}"},
+         {"{'c': 1}", "{'b': 3}"}},
+        {"{'properties': {'k': {'type': 'boolean'}}, 'required': ['k'], 'if': {'properties': {'k': {'const': true}}}, 'then': {'properties': "
+         "{'x': {'const': 1}}}, 'else': {'properties': {'y': {'const': 2}}}, 'unevaluatedProperties': false}",
+         {"{'k': true, 'x': 1}", "{'k': false, 'y': 2}"},
+         {"{'k': true, 'y': 2}", "{'k': false, 'x': 1}", "{'k': true, 'z': 1}"}},
+        {"{'allOf': [{'anyOf': [{'properties': {'a': {'const': 1}}, 'required': ['a']}, {'properties': {'b': {'const': 2}}}], "
+         "'unevaluatedProperties': false}, {'properties': {'c': {}}}]}",
+         {"{'a': 1}", "{'b': 2}", "{}"},
+         {"{'c': 1}", "{'a': 1, 'c': 1}"}},
+        /* what a dependency asks for is seen where its member is there */
+        {"{'properties': {'n': {'const': 0}}, 'dependentSchemas': {'n': {'properties': {'b': {'const': 1}}}}, 'unevaluatedProperties': false}",
+         {"{}", "{'n': 0, 'b': 1}"},
+         {"{'b': 1}"}},
+        {"{'unevaluatedItems': false, 'prefixItems': [{'const': 1}], 'allOf': [{'prefixItems': [{}, {'const': 2}]}]}",
+         {"[1, 2]"},
+         {"[1, 2, 3]", "[1, 3]"}},
+        {"{'contains': {'const': 1}, 'unevaluatedItems': {'const': 2}}",
+         {"[1]", "[2, 1, 2]"},
+         {"[2]", "[1, 3]"}},
+        {"{'$schema': 'https://json-schema.org/draft/2019-09/schema', 'contains': {'const': 1}, 'unevaluatedItems': {'enum': [1, 2]}, 'maxItems': 2}",
+         {"[1]", "[2, 1]"},
+         {"[2]", "[1, 3]"}},
+        /* tuples element by element; a list ends before what cannot be */
+        {"{'allOf': [{'prefixItems': [{'type': 'integer'}], 'items': {'type': 'null'}}, {'prefixItems': [{'maximum': 5, 'minimum': 0}, true]}]}",
+         {"[3, null]", "[0, null, null]"},
+         {"[6, null]", "[1, 2]"}},
+        {"{'$schema': 'http://json-schema.org/draft-07/schema#', 'allOf': [{'items': [{'const': 1}], 'additionalItems': false}, {'items': {'type': 'integer'}}]}",
+         {"[1]"},
+         {"[2]", "[1, 1]"}},
+        {"{'prefixItems': [{'const': 1}, false]}", {"[1]"}, {"[1, 1]", "[2]"}},
+        /* members of patterns meet the other part's additionalProperties */
+        {"{'allOf': [{'additionalProperties': {'maximum': 5, 'minimum': 0}}, {'patternProperties': {'^x': {'type': 'integer'}}, 'additionalProperties': false}]}",
+         {"{'x': 3}"},
+         {"{'x': 6}", "{'y': 1}"}},
+        {"{'allOf': [{'patternProperties': {'^x': {'const': 1}}, 'additionalProperties': false}, {'properties': {'xa': {}, 'b': {}}}]}",
+         {"{'xa': 1}"},
+         {"{'xa': 2}", "{'b': 1}"}},
+        /* hits are counted, also beside a tuple and bounds; a number without contains says nothing */
+        {"{'items': {'enum': [1, 2]}, 'contains': {'const': 2}, 'maxContains': 1}",
+         {"[2]", "[1, 2, 1]"},
+         {"[]", "[1]", "[2, 2]", "[2, 1, 2]"}},
+        {"{'items': {'enum': [1, 2]}, 'contains': {'const': 2}, 'minContains': 0, 'maxContains': 1, 'minItems': 1, 'maxItems': 3}",
+         {"[1]", "[1, 1, 2]", "[2]"},
+         {"[]", "[2, 1, 2]", "[1, 1, 1, 1]"}},
+        {"{'prefixItems': [{'enum': [1, 2]}, {'const': 1}], 'items': false, 'contains': {'const': 2}}",
+         {"[2]", "[2, 1]"},
+         {"[1]", "[1, 1]", "[2, 2]"}},
+        {"{'allOf': [{'contains': {'const': 2}}, {'contains': {'const': 2}, 'minContains': 0}, {'minContains': 0}], 'items': {'enum': [1, 2]}}",
+         {"[2]", "[1, 2]"},
+         {"[]", "[1]"}},
+        {"{'prefixItems': [{'type': 'boolean'}, {'type': 'boolean'}], 'uniqueItems': true}",
+         {"[true, false]", "[false]"},
+         {"[true, true]", "[true, false, true]"}},
+        /* a pattern is tried on constants */
+        {"{'enum': ['ab', 'b', 3], 'pattern': '^a', 'multipleOf': 3}", {"'ab'", "3"}, {"'b'"}},
+    };
+    CHECK_SCHEMAS(list);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regexes),
-        cmocka_unit_test(larks),
-        cmocka_unit_test(references),
-        cmocka_unit_test(left_recursion),
-        cmocka_unit_test(tags),
-        cmocka_unit_test(errors),
-        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(parts),          cmocka_unit_test(regexes),
+        cmocka_unit_test(larks),          cmocka_unit_test(references),
+        cmocka_unit_test(left_recursion), cmocka_unit_test(tags),
+        cmocka_unit_test(errors),         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,41 +143,69 @@ static enum infer_status visit_constants(struct schema *S, const json_t *j, stru
 
 /* ---- alternatives ---- */
 
-/* Writes one branch; where nothing is valid under it *there is false and it leaves no trace, refs are those of before it. */
+/* What is there before a schema is tried. */
+struct mark {
+    size_t n_text, n_branch, place;
+    json_t *refs;
+};
+
+static enum infer_status mark_begin(const struct schema *S, const struct stext *t, struct mark *m) {
+    *m = (struct mark){S->t.n, t->n, S->n_place, json_copy(S->refs)};
+    return m->refs ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
+}
+
+/* Where nothing was valid *there is false, and no trace is left: rules, what refers to them, the place. */
+static enum infer_status mark_end(struct schema *S, struct stext *t, struct mark *m, enum infer_status st,
+                                  bool *there) {
+    *there = !(st && S->nothing && st != INFER_E_MEMORY);
+    if (!*there) {
+        S->t.n = m->n_text;
+        t->n = m->n_branch;
+        schema_leave(S, m->place);
+        S->nothing = false;
+        json_object_clear(S->refs);
+        if (json_object_update(S->refs, m->refs))
+            *there = true, st = err_set(INFER_E_MEMORY, "out of memory: a schema");
+    }
+    json_decref(m->refs);
+    return st;
+}
+
+enum infer_status schema_try(struct schema *S, const json_t *j, const char *key, struct stext *t,
+                             bool *there) {
+    struct mark m;
+    *there = true;
+    TRY(mark_begin(S, t, &m));
+    enum infer_status st = mark_end(S, t, &m, schema_visit_at(S, key, NULL, j, t), there);
+    return *there ? st : INFER_OK;
+}
+
+/* One branch; the status is why nothing is valid where *there is false. */
 static enum infer_status try_branch(struct schema *S, const json_t *base, const char *key, size_t i,
-                                    json_t *refs, struct stext *t, bool *there) {
+                                    struct stext *t, bool *there) {
     const json_t *part = json_array_get(json_object_get(base, key), i);
-    size_t n_text = S->t.n, n_branch = t->n, place = S->n_place;
+    struct mark m;
     json_t *whole = NULL;
+    *there = true;
+    TRY(mark_begin(S, t, &m));
     enum infer_status st = schema_constrains(base, key) ? schema_join(S, base, key, part, &whole) : INFER_OK;
     if (!st) st = schema_visit_nth(S, key, i, whole ? whole : part, t);
     json_decref(whole);
-    *there = !(st && S->nothing);
-    if (*there) return st;
-    S->t.n = n_text; /* rules of the branch, and what refers to them */
-    t->n = n_branch;
-    schema_leave(S, place);
-    json_object_clear(S->refs);
-    return json_object_update(S->refs, refs) ? err_set(INFER_E_MEMORY, "out of memory: a schema") : st;
+    return mark_end(S, t, &m, st, there);
 }
 
 static enum infer_status visit_any(struct schema *S, const json_t *j, const char *key, struct stext *t) {
     const json_t *list = json_object_get(j, key);
     enum infer_status st = INFER_OK;
-    bool some = false;
+    bool some = false, there;
     if (!json_is_array(list) || json_array_size(list) == 0)
         return err_set(INFER_E_INPUT, "%s is no list of schemas", key);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        size_t before = t->n;
-        bool there;
-        json_t *refs = json_copy(S->refs);
-        if (!refs) return err_set(INFER_E_MEMORY, "out of memory: a schema");
+        const size_t before = t->n;
         if (some) stext_put(t, "| ");
-        st = try_branch(S, j, key, i, refs, t, &there);
-        json_decref(refs);
-        if (st && (there || st == INFER_E_MEMORY)) return st;
+        st = try_branch(S, j, key, i, t, &there);
+        if (st && there) return st;
         some |= there;
-        S->nothing = false;
         if (!there) t->n = before;
     }
     S->nothing = !some; /* then the last branch's message stands */
@@ -185,7 +213,7 @@ static enum infer_status visit_any(struct schema *S, const json_t *j, const char
 }
 
 /* oneOf is anyOf where no text made for one branch is valid under another; anything else is refused. */
-static enum infer_status check_exclusive(struct schema *S, const json_t *j) {
+enum infer_status schema_check_exclusive(struct schema *S, const json_t *j) {
     const json_t *list = json_object_get(j, "oneOf");
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *whole;
@@ -249,6 +277,13 @@ const char *schema_guess_type(const struct schema *S, const json_t *j) {
 }
 
 static enum infer_status visit_type(struct schema *S, const json_t *j, const char *type, struct stext *t) {
+    if (schema_has_unevaluated(j)) {
+        json_t *closed;
+        TRY(schema_close_flat(S, j, &closed));
+        enum infer_status st = visit_type(S, closed, type, t);
+        json_decref(closed);
+        return st;
+    }
     bool plain_object = strcmp(type, "object") == 0 && !schema_constrains(j, "type");
     S->free_names |= plain_object;
     if (plain_object)
@@ -288,7 +323,7 @@ static enum infer_status visit_body(struct schema *S, const json_t *j, struct st
     if (ref || json_object_get(j, "allOf") || schema_has_condition(j)) return schema_merged(S, j, t);
     if (json_object_get(j, "anyOf")) return visit_any(S, j, "anyOf", t);
     if (json_object_get(j, "oneOf")) {
-        TRY(check_exclusive(S, j));
+        TRY(schema_check_exclusive(S, j));
         return visit_any(S, j, "oneOf", t);
     }
     if (json_object_get(j, "not") && !schema_is_other_text(j)) return schema_not(S, j, t);

@@ -291,6 +291,7 @@ enum infer_status schema_read_ids(struct schema *S) {
     struct ids R = {.S = S, .id_key = fourth ? "id" : "$id"};
     json_t **const made[] = {&R.nodes, &R.bases, &R.seen, &R.ids, &R.anchors, &R.dynamic};
     S->ref_alone = fourth || (draft && (strstr(draft, "/draft-06/") || strstr(draft, "/draft-07/")));
+    S->contains_sees = !S->ref_alone && !(draft && strstr(draft, "/2019-09/"));
     enum infer_status st = INFER_OK;
     for (int i = 0; i < 6; i++)
         if (!(*made[i] = i < 2 ? json_array() : json_object())) st = no_memory();

@@ -5,10 +5,16 @@
 #include "text/grammar/grammar_text.h"
 
 struct schema;
+enum schema_verdict { SCHEMA_NO, SCHEMA_YES, SCHEMA_UNKNOWN };
 /* Keywords of numbers (schema_number.c) and of strings (schema_string.c). */
 enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t);
 enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t);
 enum infer_status schema_string(const json_t *j, struct stext *t);
+/* Whether a pattern of ECMA-262 matches somewhere in a text. errors: INFER_E_INPUT (the pattern cannot be read),
+ * INFER_E_UNSUPPORTED (it takes too long, or the text has characters that it may take otherwise here) */
+enum infer_status schema_matches(const char *pattern, const char *text, bool *matches);
+/* x is a whole number of steps, both as the decimals that they are written as. */
+enum schema_verdict schema_is_multiple(double x, double step);
 /* True for a format that a grammar is there for; all others are annotations. */
 bool schema_knows_format(const char *format);
 /* A keyword that counts: absent gives missing. errors: INFER_E_INPUT */
@@ -18,12 +24,15 @@ enum infer_status schema_count(const json_t *j, const char *key, int64_t missing
 enum infer_status schema_pattern(struct stext *t, const char *pattern, size_t n);
 struct schema {
     json_t *root;
-    struct stext t;  /* finished rules */
-    json_t *refs;    /* a $ref's text -> number of its rule */
-    json_t *targets; /* a $ref's text -> its schema, null: there is none */
-    bool ref_alone;  /* a draft before 2019-09: what stands beside $ref does not count */
+    struct stext t;     /* finished rules */
+    json_t *refs;       /* a $ref's text -> number of its rule */
+    json_t *targets;    /* a $ref's text -> its schema, null: there is none */
+    bool contains_sees; /* 2020-12: elements that "contains" finds are none of unevaluatedItems' */
+    bool proving;       /* a schema is looked at for a proof: it must not become a narrower one */
+    bool ref_alone;     /* a draft before 2019-09: what stands beside $ref does not count */
     int n_rule, depth;
     int n_merge;     /* keywords joined by allOf, $ref and anyOf so far */
+    int n_close;     /* schemas that are being closed: in each other */
     int n_proof;     /* steps of schema_valid and schema_apart so far */
     bool free_names; /* objects of the grammar may have a name twice */
     bool in_name;    /* what is visited is a name: each of its characters has one spelling */
@@ -49,6 +58,9 @@ enum infer_status schema_visit_at(struct schema *S, const char *key, const char 
 /* The same for the i-th schema of a list. */
 enum infer_status schema_visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
                                    struct stext *t);
+/* Visits a schema that may allow nothing: then *there is false, the status INFER_OK, and nothing is left of it. */
+enum infer_status schema_try(struct schema *S, const json_t *j, const char *key, struct stext *t,
+                             bool *there);
 /* Any value. */
 static inline void schema_any(struct schema *S, struct stext *t) {
     S->free_names = true;
@@ -93,6 +105,19 @@ enum infer_status schema_join(struct schema *S, const json_t *base, const char *
 /* Visits base with $ref, allOf and conditions resolved. */
 enum infer_status schema_merged(struct schema *S, const json_t *base, struct stext *t);
 
+/* oneOf of j is anyOf: no text made for one branch is valid under another. errors: INFER_E_UNSUPPORTED naming two branches */
+enum infer_status schema_check_exclusive(struct schema *S, const json_t *j);
+
+/* ---- unevaluatedProperties, unevaluatedItems (schema_unevaluated.c); all to be given back ---- */
+
+bool schema_has_unevaluated(const json_t *j);
+/* j with prefixItems and items where it has a list of items and additionalItems, and without what says nothing. */
+enum infer_status schema_tuple_form(const json_t *j, json_t **out);
+/* j without branches, references and parts: the keywords as additionalProperties and items. */
+enum infer_status schema_close_flat(const struct schema *S, const json_t *j, json_t **out);
+/* Any j. errors: INFER_E_UNSUPPORTED (while proving: it has branches), those of joining */
+enum infer_status schema_closed(struct schema *S, const json_t *j, json_t **out);
+
 /* ---- conditions and not (schema_not.c) ---- */
 
 /* j has if, then, else or a dependency of members. */
@@ -107,17 +132,18 @@ bool schema_is_never(const json_t *j);
 bool schema_is_other_text(const json_t *j);
 enum infer_status schema_other_text(const json_t *j, struct stext *t);
 
-/* ---- proofs (schema_logic.c) ---- */
+/* ---- proofs (schema_logic.c, schema_valid.c) ---- */
 
 /* A type, and those that the keyword "type" allows, as bits; an integer is a number too. "any": all. */
 int schema_type_bits(const char *name);
 int schema_types(const json_t *j);
-/* The schema behind $ref and allOf, to be given back with json_decref; NULL: it cannot be said. */
+int schema_type_of(const json_t *v);
+/* The schema behind $ref and allOf and without unevaluated keywords, false where nothing is valid; to be given back with
+ * json_decref; NULL: it cannot be said. */
 json_t *schema_effective(struct schema *S, const json_t *j);
 
 /* Equal as JSON Schema has it: 1 is 1.0. */
 bool schema_same_value(const json_t *a, const json_t *b);
-enum schema_verdict { SCHEMA_NO, SCHEMA_YES, SCHEMA_UNKNOWN };
 /* Whether v is valid under a schema; depth: 0 from outside. */
 enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth);
 /* True when it is proved that no text made for a is valid under b. */

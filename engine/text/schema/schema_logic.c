@@ -46,7 +46,7 @@ int schema_types(const json_t *j) {
     return type ? bits : T_ALL;
 }
 
-static int type_of_value(const json_t *v) {
+int schema_type_of(const json_t *v) {
     switch (json_typeof(v)) {
     case JSON_NULL:
         return T_NULL;
@@ -76,133 +76,21 @@ static bool is_required(const json_t *j, const char *name) {
     return false;
 }
 
-bool schema_same_value(const json_t *a, const json_t *b) {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
-}
-
-/* Characters, not bytes. */
-static double length_of(const char *s) {
-    double n = 0;
-    for (; *s; s++) n += (*s & 0xc0) != 0x80;
-    return n;
-}
-
 json_t *schema_effective(struct schema *S, const json_t *j) {
     for (int i = 0; i < PROOF_DEPTH && get(j, "$ref") && !schema_constrains(j, "$ref"); i++) {
         const char *ref = json_string_value(get(j, "$ref"));
         if (!ref || schema_resolve(S, ref, &j)) return NULL;
     }
-    if (!get(j, "$ref") && !get(j, "allOf")) return json_incref((json_t *)j);
+    const bool open = schema_has_unevaluated(j), was = S->proving;
+    if (!get(j, "$ref") && !get(j, "allOf") && !open) return json_incref((json_t *)j);
     json_t *whole = NULL;
-    return schema_join(S, j, NULL, NULL, &whole) ? NULL : whole;
-}
-
-/* ---- is a value valid? --------------------------------------------------------------------------------------- */
-
-/* x against two keywords; a limit that is no number is not known */
-static enum schema_verdict within(double x, const json_t *j, const char *least, const char *most) {
-    const json_t *lo = get(j, least), *hi = get(j, most);
-    if ((lo && !json_is_number(lo)) || (hi && !json_is_number(hi))) return SCHEMA_UNKNOWN;
-    bool in = (!lo || x >= json_number_value(lo)) && (!hi || x <= json_number_value(hi));
-    return in ? SCHEMA_YES : SCHEMA_NO;
-}
-
-static enum schema_verdict both(enum schema_verdict a, enum schema_verdict b) {
-    return a == SCHEMA_NO || b == SCHEMA_NO ? SCHEMA_NO : a == SCHEMA_YES ? b : a;
-}
-
-static enum schema_verdict number_valid(const json_t *j, const json_t *v) {
-    double x = json_number_value(v);
-    enum schema_verdict r =
-        both(within(x, j, "minimum", "maximum"), within(x, j, "exclusiveMinimum", "exclusiveMaximum"));
-    const json_t *above = get(j, "exclusiveMinimum"), *below = get(j, "exclusiveMaximum");
-    if ((above && x == json_number_value(above)) || (below && x == json_number_value(below))) r = SCHEMA_NO;
-    return get(j, "multipleOf") ? both(r, SCHEMA_UNKNOWN) : r;
-}
-
-static enum schema_verdict array_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
-    static const char *const hard[] = {"prefixItems", "additionalItems", "contains", "uniqueItems",
-                                       "unevaluatedItems"};
-    enum schema_verdict r = within((double)json_array_size(v), j, "minItems", "maxItems");
-    const json_t *items = get(j, "items");
-    for (int i = 0; i < 5; i++)
-        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
-    if (json_is_array(items)) return both(r, SCHEMA_UNKNOWN);
-    for (size_t i = 0; items && i < json_array_size(v); i++)
-        r = both(r, schema_valid(S, items, json_array_get(v, i), depth + 1));
-    return r;
-}
-
-static enum schema_verdict object_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
-    static const char *const hard[] = {"patternProperties", "propertyNames",    "unevaluatedProperties",
-                                       "dependentRequired", "dependentSchemas", "dependencies"};
-    enum schema_verdict r = within((double)json_object_size(v), j, "minProperties", "maxProperties");
-    const json_t *required = get(j, "required"), *more = get(j, "additionalProperties");
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *name = json_string_value(json_array_get(required, i));
-        if (name && !get(v, name)) r = SCHEMA_NO;
-    }
-    for (int i = 0; i < 6; i++)
-        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
-    const char *key;
-    json_t *member;
-    json_object_foreach((json_t *)v, key, member) {
-        const json_t *of = get(get(j, "properties"), key);
-        if (!of) of = more;
-        if (of) r = both(r, schema_valid(S, of, member, depth + 1));
-    }
-    return r;
-}
-
-static enum schema_verdict string_valid(const json_t *j, const json_t *v) {
-    enum schema_verdict r = within(length_of(json_string_value(v)), j, "minLength", "maxLength");
-    return get(j, "pattern") ? both(r, SCHEMA_UNKNOWN) : r;
-}
-
-/* Keywords of every type: const, enum, type, anyOf. */
-static enum schema_verdict common_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
-    static const char *const hard[] = {"oneOf", "$dynamicRef", "$recursiveRef"};
-    const json_t *only = get(j, "const"), *list = get(j, "enum"), *any = get(j, "anyOf");
-    enum schema_verdict r = schema_types(j) & type_of_value(v) ? SCHEMA_YES : SCHEMA_NO, some = SCHEMA_NO;
-    if (only && !schema_same_value(only, v)) return SCHEMA_NO;
-    bool found = !list;
-    for (size_t i = 0; i < json_array_size(list); i++) found |= schema_same_value(json_array_get(list, i), v);
-    if (!found) return SCHEMA_NO;
-    for (size_t i = 0; i < json_array_size(any) && some != SCHEMA_YES; i++) {
-        enum schema_verdict one = schema_valid(S, json_array_get(any, i), v, depth + 1);
-        if (one != SCHEMA_NO) some = one;
-    }
-    if (any) r = both(r, some);
-    for (int i = 0; i < 3; i++)
-        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
-    if (get(j, "not")) {
-        enum schema_verdict under = schema_valid(S, get(j, "not"), v, depth + 1);
-        r = both(r, under == SCHEMA_YES ? SCHEMA_NO : under == SCHEMA_NO ? SCHEMA_YES : SCHEMA_UNKNOWN);
-    }
-    if (get(j, "if")) {
-        enum schema_verdict under = schema_valid(S, get(j, "if"), v, depth + 1);
-        const json_t *then = get(j, under == SCHEMA_YES ? "then" : "else");
-        if (under == SCHEMA_UNKNOWN) r = both(r, SCHEMA_UNKNOWN);
-        if (under != SCHEMA_UNKNOWN && then) r = both(r, schema_valid(S, then, v, depth + 1));
-    }
-    return r;
-}
-
-enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth) {
-    if (json_is_boolean(schema)) return json_is_true(schema) ? SCHEMA_YES : SCHEMA_NO;
-    if (depth > PROOF_DEPTH || !json_is_object(schema) || ++S->n_proof > PROOF_STEPS) return SCHEMA_UNKNOWN;
-    json_t *j = schema_effective(S, schema);
-    if (!j) return SCHEMA_UNKNOWN;
-    enum schema_verdict r = json_is_object(j) ? common_valid(S, j, v, depth) : SCHEMA_UNKNOWN;
-    if (r != SCHEMA_NO) {
-        if (json_is_number(v)) r = both(r, number_valid(j, v));
-        if (json_is_string(v)) r = both(r, string_valid(j, v));
-        if (json_is_array(v)) r = both(r, array_valid(S, j, v, depth));
-        if (json_is_object(v)) r = both(r, object_valid(S, j, v, depth));
-    }
-    json_decref(j);
-    return r;
+    S->proving = true;
+    enum infer_status st = open ? schema_closed(S, j, &whole) : schema_join(S, j, NULL, NULL, &whole);
+    S->proving = was;
+    if (!st) return whole;
+    const bool nothing = S->nothing && st != INFER_E_MEMORY;
+    S->nothing = false;
+    return nothing ? json_false() : NULL;
 }
 
 /* ---- do two schemas exclude each other? ---------------------------------------------------------------------- */
@@ -237,7 +125,6 @@ static bool numbers_part(const json_t *a, const json_t *b) {
 static bool may_have(const json_t *a, const char *name) {
     const json_t *properties = get(a, "properties"), *more = get(a, "additionalProperties"),
                  *p = get(properties, name);
-    if (!more) more = get(a, "unevaluatedProperties");
     if (p) return !json_is_false(p);
     bool free_object = !properties && !more && !get(a, "required");
     return is_required(a, name) || (more && !json_is_false(more)) || free_object ||
@@ -325,7 +212,8 @@ bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth)
     if (depth > PROOF_DEPTH || !json_is_object(a) || !json_is_object(b) || ++S->n_proof > PROOF_STEPS)
         return false;
     json_t *x = schema_effective(S, a), *y = schema_effective(S, b);
-    bool proved = x && y && json_is_object(x) && json_is_object(y) && apart(S, x, y, depth);
+    bool proved = json_is_false(x) || json_is_false(y) ||
+                  (json_is_object(x) && json_is_object(y) && apart(S, x, y, depth));
     json_decref(x);
     json_decref(y);
     return proved;

@@ -1,7 +1,7 @@
 /* References of a JSON Schema, and schemas that are several at once: allOf, and what stands beside $ref, anyOf and oneOf. */
 #include "text/schema/schema_int.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 static const char *const annotations[] = {
@@ -60,7 +60,8 @@ static enum infer_status intersect(struct schema *S, json_t *into, const char *k
             const char *p = types ? json_string_value(x) : NULL, *q = types ? json_string_value(y) : NULL;
             bool narrower = p && q && strcmp(p, "integer") == 0 && strcmp(q, "number") == 0;
             bool wider = p && q && strcmp(q, "integer") == 0 && strcmp(p, "number") == 0;
-            if (json_equal(x, y) || narrower || wider) json_array_append(left, wider ? y : x);
+            if ((!types && schema_same_value(x, y)) || (types && json_equal(x, y)) || narrower || wider)
+                json_array_append(left, wider ? y : x);
         }
     }
     if (json_array_size(left) == 0) {
@@ -127,7 +128,7 @@ static enum infer_status join_keyword(struct schema *S, json_t *into, const char
     }
     if (strcmp(key, "type") == 0) return join_types(S, into, old, v);
     if (strcmp(key, "enum") == 0) return intersect(S, into, key, old, v, false);
-    if (strcmp(key, "const") == 0) return nothing_left(S, key);
+    if (strcmp(key, "const") == 0) return schema_same_value(old, v) ? INFER_OK : nothing_left(S, key);
     if (strcmp(key, "not") == 0) return set_new(into, key, json_pack("{s:[O, O]}", "anyOf", old, v));
     if (is_one_of(key, lists) && json_is_array(old) && json_is_array(v)) return cross(into, key, old, v);
     if (is_one_of(key, whole) && !json_is_array(old) && !json_is_array(v)) {
@@ -137,56 +138,157 @@ static enum infer_status join_keyword(struct schema *S, json_t *into, const char
     return err_set(INFER_E_UNSUPPORTED, "parts that disagree on '%.100s'", key);
 }
 
-/* Properties of one part that the other does not name have to satisfy its additionalProperties. own: those of the part they
- * come from, in into, which holds both. */
-static enum infer_status close_over(json_t *into, const json_t *own, const json_t *other) {
+/* A name is one of properties, or matches a pattern. */
+static enum infer_status speaks_of(const json_t *part, const char *name, bool *does) {
+    const char *pattern;
+    json_t *v;
+    *does = json_object_get(json_object_get(part, "properties"), name) != NULL;
+    json_object_foreach(json_object_get(part, "patternProperties"), pattern, v) if (!*does)
+        TRY(schema_matches(pattern, name, does));
+    return INFER_OK;
+}
+
+/* Members of one part that the other does not speak of have to satisfy its additionalProperties: named ones, in properties, and those of patterns, in patterns
+ * (joined already, NULL: there are none). A name of a pattern that the other does speak of is held to it, too, which proofs must not. */
+static enum infer_status close_over(const struct schema *S, json_t *properties, json_t *patterns,
+                                    const json_t *part, const json_t *other) {
     const json_t *more = json_object_get(other, "additionalProperties"),
-                 *named = json_object_get(other, "properties");
+                 *told = json_object_get(other, "patternProperties");
     const char *name;
     json_t *v;
+    bool does;
     if (!more || json_is_true(more)) return INFER_OK;
-    if (json_object_get(other, "patternProperties") && json_object_size(json_object_get(own, "properties")))
-        return err_set(INFER_E_UNSUPPORTED, "'patternProperties' beside parts with properties of their own");
-    json_object_foreach(json_object_get(own, "properties"), name, v) {
-        if (json_object_get(named, name)) continue;
-        TRY(set_new(into, name, json_is_false(more) ? json_false() : all_of(v, more)));
+    json_object_foreach(json_object_get(part, "properties"), name, v) {
+        TRY(speaks_of(other, name, &does));
+        if (does) continue;
+        v = json_object_get(properties, name);
+        TRY(set_new(properties, name, json_is_false(more) ? json_false() : all_of(v, more)));
+    }
+    json_object_foreach(json_object_get(part, "patternProperties"), name, v) {
+        if (json_object_get(told, name)) continue;
+        if (S->proving && (json_object_size(told) || json_object_size(json_object_get(other, "properties"))))
+            return err_set(INFER_E_UNSUPPORTED, "'patternProperties' beside parts with members of their own");
+        v = json_object_get(patterns, name);
+        TRY(set_new(patterns, name, json_is_false(more) ? json_false() : all_of(v, more)));
     }
     return INFER_OK;
 }
 
-/* The properties of both, each with what both say about it. */
-static enum infer_status join_properties(json_t *into, const json_t *from) {
-    json_t *mine = json_object_get(into, "properties"), *yours = json_object_get(from, "properties"), *v;
+/* A keyword's schemas by name of both, each with what both say about it; to be given back, NULL: neither has it. */
+static enum infer_status join_maps(const json_t *a, const json_t *b, const char *key, json_t **out) {
+    const json_t *mine = json_object_get(a, key), *yours = json_object_get(b, key);
     const char *name;
+    json_t *v;
+    *out = NULL;
     if (!mine && !yours) return INFER_OK;
     if ((mine && !json_is_object(mine)) || (yours && !json_is_object(yours)))
-        return err_set(INFER_E_INPUT, "properties is no object");
-    json_t *joined = mine ? json_copy(mine) : json_object();
+        return err_set(INFER_E_INPUT, "%s is no object", key);
+    json_t *joined = *out = mine ? json_copy((json_t *)mine) : json_object();
     enum infer_status st = joined ? INFER_OK : out_of_memory();
-    json_object_foreach(yours, name, v) {
+    json_object_foreach((json_t *)yours, name, v) {
         json_t *had = json_object_get(mine, name);
-        if (!st && !(had && json_equal(had, v)))
-            st = set_new(joined, name,
-                         !had                                     ? json_incref(v)
-                         : json_is_false(had) || json_is_false(v) ? json_false()
-                                                                  : all_of(had, v));
+        if (st || (had && json_equal(had, v))) continue;
+        const bool never = json_is_false(had) || json_is_false(v);
+        st = set_new(joined, name, !had ? json_incref(v) : never ? json_false() : all_of(had, v));
     }
-    if (!st) st = close_over(joined, into, from);
-    if (!st) st = close_over(joined, from, into);
-    if (!st) return set_new(into, "properties", joined);
-    json_decref(joined);
     return st;
 }
 
-/* "items" speaks of the elements behind "prefixItems" of its own part: such parts cannot be joined keyword by keyword. */
-static bool tuples_meet(const json_t *a, const json_t *b) {
-    const json_t *pair[2] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        const json_t *x = pair[i], *y = pair[!i], *items = json_object_get(x, "items");
-        bool tuple = json_object_get(x, "prefixItems") || json_is_array(items);
-        if (tuple && (json_object_get(y, "items") || json_object_get(y, "prefixItems"))) return true;
+/* properties and patternProperties of both. */
+static enum infer_status join_members(const struct schema *S, json_t *into, const json_t *from) {
+    json_t *properties = NULL, *patterns = NULL;
+    enum infer_status st = join_maps(into, from, "properties", &properties);
+    if (!st) st = join_maps(into, from, "patternProperties", &patterns);
+    if (!st) st = close_over(S, properties, patterns, into, from);
+    if (!st) st = close_over(S, properties, patterns, from, into);
+    const bool failed = !st && ((properties && json_object_set(into, "properties", properties)) ||
+                                (patterns && json_object_set(into, "patternProperties", patterns)));
+    json_decref(properties);
+    json_decref(patterns);
+    return failed ? out_of_memory() : st;
+}
+
+/* What both say of the i-th element; to be given back, NULL: nothing. */
+static json_t *both_elements(const json_t *a, const json_t *b, size_t i) {
+    const json_t *pair[2] = {a, b}, *own[2];
+    for (int k = 0; k < 2; k++) {
+        own[k] = json_array_get(json_object_get(pair[k], "prefixItems"), i);
+        if (!own[k]) own[k] = json_object_get(pair[k], "items");
     }
-    return false;
+    if (!own[0] || !own[1] || json_is_true(own[0])) return json_incref((json_t *)(own[1] ? own[1] : own[0]));
+    if (json_is_true(own[1]) || json_is_false(own[0])) return json_incref((json_t *)own[0]);
+    return json_is_false(own[1]) ? json_false() : all_of(own[0], own[1]);
+}
+
+/* prefixItems and items of both, where one has a tuple: element by element. *done: that was so. */
+static enum infer_status join_tuples(json_t *into, const json_t *from, bool *done) {
+    const size_t n = json_array_size(json_object_get(into, "prefixItems")),
+                 m = json_array_size(json_object_get(from, "prefixItems")), most = n > m ? n : m;
+    *done = most > 0;
+    if (!*done) return INFER_OK;
+    json_t *prefix = json_array(), *rest = both_elements(into, from, most);
+    bool failed = !prefix;
+    for (size_t i = 0; i < most; i++) {
+        json_t *one = both_elements(into, from, i);
+        failed |= json_array_append_new(prefix, one ? one : json_true()) != 0;
+    }
+    if (rest) failed |= json_object_set(into, "items", rest) != 0;
+    json_decref(rest);
+    failed |= !prefix || json_object_set(into, "prefixItems", prefix);
+    json_decref(prefix);
+    return failed ? out_of_memory() : INFER_OK;
+}
+
+/* contains with its numbers, which both have. */
+static enum infer_status join_contains(json_t *into, const json_t *from) {
+    static const char *const keys[] = {"minContains", "maxContains"};
+    if (!json_equal(json_object_get(into, "contains"), json_object_get(from, "contains")))
+        return err_set(INFER_E_UNSUPPORTED, "parts that disagree on 'contains'");
+    for (int k = 0; k < 2; k++) {
+        json_t *a = json_object_get(into, keys[k]), *b = json_object_get(from, keys[k]);
+        const double x = a   ? json_number_value(a)
+                         : k ? HUGE_VAL
+                             : 1,
+                     y = b   ? json_number_value(b)
+                         : k ? HUGE_VAL
+                             : 1;
+        if (x == y || (k ? x < y : x > y)) continue;
+        if (!b) json_object_del(into, keys[k]); /* the one that counts where nothing is said */
+        if (b && json_object_set(into, keys[k], b)) return out_of_memory();
+    }
+    return INFER_OK;
+}
+
+/* Keywords that are joined together, not one by one. *skip: those that are done, a list that ends with NULL. */
+static enum infer_status join_groups(const struct schema *S, json_t *into, const json_t *from,
+                                     const char *skip[8]) {
+    bool tuples = false;
+    int n = 0;
+    skip[0] = NULL;
+    if (json_object_size(into) == 0) return INFER_OK;
+    TRY(join_members(S, into, from));
+    skip[n++] = "properties", skip[n++] = "patternProperties";
+    TRY(join_tuples(into, from, &tuples));
+    if (tuples) skip[n++] = "prefixItems", skip[n++] = "items";
+    if (json_object_get(into, "contains") && json_object_get(from, "contains")) {
+        TRY(join_contains(into, from));
+        skip[n++] = "contains", skip[n++] = "minContains", skip[n++] = "maxContains";
+    }
+    skip[n] = NULL;
+    return INFER_OK;
+}
+
+static enum infer_status merge(struct schema *S, json_t *into, const json_t *from, int depth);
+
+/* What is merged in the place of from; NULL: from itself. *deeper: it is a part. */
+static enum infer_status rewritten(struct schema *S, const json_t *from, int depth, json_t **out) {
+    static const char *const loose[] = {"additionalItems", "minContains", "maxContains"};
+    *out = NULL;
+    if (depth && schema_has_unevaluated(from)) return schema_closed(S, from, out);
+    if (schema_has_condition(from)) return schema_conditions(from, out);
+    bool old = json_is_array(json_object_get(from, "items"));
+    for (int i = 0; i < 3; i++) old |= json_object_get(from, loose[i]) && !json_object_get(from, "contains");
+    return old || json_object_get(from, "additionalItems") ? schema_tuple_form(from, out) : INFER_OK;
 }
 
 /* Adds the constraints of one schema to another. */
@@ -199,26 +301,21 @@ static enum infer_status merge(struct schema *S, json_t *into, const json_t *fro
     if (!json_is_object(from)) return err_set(INFER_E_INPUT, "a part is neither object nor boolean");
     if (depth > GRAMMAR_MAX_DEPTH)
         return err_set(INFER_E_INPUT, "references or parts nested deeper than %d", GRAMMAR_MAX_DEPTH);
-    if (schema_has_condition(from)) {
-        TRY(schema_conditions(from, &part));
-        enum infer_status st = merge(S, into, part, depth + 1);
+    TRY(rewritten(S, from, depth, &part));
+    if (part) {
+        enum infer_status st = merge(S, into, part, depth);
         json_decref(part);
         return st;
     }
-    if (depth && json_object_get(from, "unevaluatedProperties"))
-        return schema_unsupported("unevaluatedProperties in a part");
-    if (depth && json_object_get(from, "unevaluatedItems"))
-        return schema_unsupported("unevaluatedItems in a part");
-    if (tuples_meet(into, from))
-        return schema_unsupported("prefixItems in parts that both speak of elements");
-    if (json_object_size(into)) TRY(join_properties(into, from));
+    const char *skip[8];
+    TRY(join_groups(S, into, from, skip));
     json_object_foreach((json_t *)from, key, v) {
         if (++S->n_merge > GRAMMAR_MAX_REPEAT)
             return err_set(INFER_E_INPUT, "allOf and $ref join more than %d keywords", GRAMMAR_MAX_REPEAT);
         json_t *old = json_object_get(into, key);
         bool later = strcmp(key, "$ref") == 0 || strcmp(key, "allOf") == 0;
         if (later || (schema_is_annotation(key) && strcmp(key, "format") != 0)) continue;
-        if (strcmp(key, "properties") == 0 && old) continue; /* joined above */
+        if (is_one_of(key, skip)) continue; /* joined above */
         if (!old && json_object_set(into, key, v)) return out_of_memory();
         if (old && !json_equal(old, v)) TRY(join_keyword(S, into, key, old, v));
     }

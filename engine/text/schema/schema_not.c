@@ -21,9 +21,11 @@ bool schema_has_condition(const json_t *j) {
     return false;
 }
 
-/* The member is not there, or the schema holds (a list: those members are there too). */
+/* The member is not there, or those of a list are; or it is there and a schema holds, which sees members then. */
 static json_t *dependency(const char *name, json_t *v) {
-    json_t *then = json_is_array(v) ? json_pack("{s:O}", "required", v) : json_incref(v);
+    json_t *then = json_is_array(v)
+                       ? json_pack("{s:O}", "required", v)
+                       : json_pack("{s:[{s:s, s:[s]}, O]}", "allOf", "type", "object", "required", name, v);
     return json_pack("{s:[{s:{s:b}}, o]}", "anyOf", "properties", name, 0, then);
 }
 
@@ -41,10 +43,17 @@ enum infer_status schema_conditions(const json_t *j, json_t **out) {
         json_object_foreach(get(j, conditions[i]), name, v) failed |=
             json_array_append_new(parts, dependency(name, v)) != 0;
     }
-    json_decref(rest);
     *out = failed ? NULL : json_pack("{s:O}", "allOf", parts);
+    for (int i = 0; i < 2; i++) { /* these see what the conditions have seen, so they stay outside */
+        static const char *const outer[] = {"unevaluatedProperties", "unevaluatedItems"};
+        if (*out && get(j, outer[i])) failed |= json_object_set(*out, outer[i], get(j, outer[i])) != 0;
+        json_object_del(rest, outer[i]);
+    }
+    json_decref(rest);
     json_decref(parts);
-    return *out ? INFER_OK : no_memory();
+    if (!failed && *out) return INFER_OK;
+    json_decref(*out);
+    return no_memory();
 }
 
 /* ---- not ----------------------------------------------------------------------------------------------------- */

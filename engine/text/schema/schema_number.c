@@ -158,6 +158,11 @@ static enum infer_status put_multiples(struct schema *S, struct stext *t, int64_
     return INFER_OK;
 }
 
+enum schema_verdict schema_is_multiple(double x, double step) {
+    if (!(step > 0) || fabs(x) > 9e15 || step != floor(step) || x != floor(x)) return SCHEMA_UNKNOWN;
+    return fmod(x, step) == 0 ? SCHEMA_YES : SCHEMA_NO;
+}
+
 static enum infer_status visit_multiple(struct schema *S, const json_t *multiple, const struct bounds *b,
                                         struct stext *t) {
     double step = json_number_value(multiple);

@@ -1,8 +1,5 @@
 /* Objects of a JSON Schema: members in the order of the schema, the required ones first. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/schema/schema_int.h"
-
-#include <pcre2.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,23 +95,6 @@ enum infer_status schema_other_key(struct stext *t, const json_t *properties) {
     return INFER_OK;
 }
 
-/* Whether the name matches a pattern; errors: INFER_E_INPUT (the pattern cannot be read) */
-static enum infer_status name_matches(const char *pattern, const char *name, bool *matches) {
-    int code;
-    PCRE2_SIZE at;
-    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
-    pcre2_match_data *found = re ? pcre2_match_data_create(1, NULL) : NULL;
-    int rc = found ? pcre2_match(re, (PCRE2_SPTR)name, PCRE2_ZERO_TERMINATED, 0, 0, found, NULL)
-                   : PCRE2_ERROR_NOMEMORY;
-    pcre2_match_data_free(found);
-    pcre2_code_free(re);
-    *matches = rc >= 0;
-    if (!re) return err_set(INFER_E_INPUT, "the pattern '%.100s' cannot be read", pattern);
-    return rc >= 0 || rc == PCRE2_ERROR_NOMATCH
-               ? INFER_OK
-               : err_set(INFER_E_UNSUPPORTED, "the pattern '%.100s' takes too long", pattern);
-}
-
 /* ---- members ------------------------------------------------------------------------------------------------- */
 
 struct members {
@@ -129,7 +109,6 @@ static void read_keywords(struct members *m, const json_t *j) {
     m->patterns = json_object_get(j, "patternProperties");
     m->names = json_object_get(j, "propertyNames");
     m->more = json_object_get(j, "additionalProperties");
-    if (!m->more) m->more = json_object_get(j, "unevaluatedProperties");
 }
 
 /* What is said about a member: its own schema and those of the patterns that its name matches; else that of all others. The
@@ -142,7 +121,7 @@ static enum infer_status member_schema(const struct members *m, const char *name
     if (own) json_array_append(all, (json_t *)own);
     json_object_foreach((json_t *)m->patterns, pattern, v) {
         bool matches = false;
-        if (!st) st = name_matches(pattern, name, &matches);
+        if (!st) st = schema_matches(pattern, name, &matches);
         if (matches) json_array_append(all, v);
     }
     if (json_array_size(all) == 0 && m->more) json_array_append(all, (json_t *)m->more);
@@ -235,9 +214,9 @@ static enum infer_status add_other(struct schema *S, struct members *m) {
         json_t *v;
         bool matches = json_object_size(m->patterns) > 1 || m->names;
         json_object_foreach((json_t *)m->properties, name, v) if (!matches)
-            TRY(name_matches(pattern, name, &matches));
+            TRY(schema_matches(pattern, name, &matches));
         for (size_t i = 0; i < json_array_size(m->required) && !matches; i++)
-            TRY(name_matches(pattern, json_string_value(json_array_get(m->required, i)), &matches));
+            TRY(schema_matches(pattern, json_string_value(json_array_get(m->required, i)), &matches));
         schema = json_object_get(m->patterns, pattern);
         if (matches || json_is_false(schema)) return INFER_OK;
         schema_enter(S, "patternProperties", pattern);

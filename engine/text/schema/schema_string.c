@@ -1,6 +1,8 @@
 /* Strings of a JSON Schema: lengths, patterns, formats. */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/schema/schema_int.h"
 
+#include <pcre2.h>
 #include <string.h>
 
 /* Formats that have a grammar, a part of what the format allows; min and max: characters. All others are annotations, as
@@ -61,4 +63,36 @@ enum infer_status schema_string(const json_t *j, struct stext *t) {
     }
     stext_put(t, "\"\\\"\" space ");
     return INFER_OK;
+}
+
+/* Texts of which PCRE's . \s and \b think as ECMA-262 does: without control characters and Unicode's blanks. */
+static bool is_plain(const char *text) {
+    static const char *const blank[] = {"\xc2\x85",     "\xc2\xa0",     "\xe1\x9a\x80", "\xe2\x80",
+                                        "\xe2\x81\x9f", "\xe3\x80\x80", "\xef\xbb\xbf"};
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++)
+        if (strstr(text, blank[i])) return false;
+    return true;
+}
+
+enum infer_status schema_matches(const char *pattern, const char *text, bool *matches) {
+    const uint32_t way = PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_MATCH_UNSET_BACKREF;
+    int code;
+    PCRE2_SIZE at;
+    *matches = false;
+    if (!is_plain(text))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "the pattern '%.100s' beside a text with blanks or control characters", pattern);
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, way, &code, &at, NULL);
+    pcre2_match_data *found = re ? pcre2_match_data_create(1, NULL) : NULL;
+    int rc = found ? pcre2_match(re, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0, found, NULL)
+                   : PCRE2_ERROR_NOMEMORY;
+    pcre2_match_data_free(found);
+    pcre2_code_free(re);
+    *matches = rc >= 0;
+    if (!re) return err_set(INFER_E_INPUT, "the pattern '%.100s' cannot be read", pattern);
+    return rc >= 0 || rc == PCRE2_ERROR_NOMATCH
+               ? INFER_OK
+               : err_set(INFER_E_UNSUPPORTED, "the pattern '%.100s' takes too long", pattern);
 }
