@@ -558,7 +558,7 @@ static void nobody_touches_what_another_writes(void **state) {
         snprintf(name, sizeof name, "hf/%.60s", folders[i]);
         check_folder(name);
     }
-    static const char *const encoders[] = {"bert-cls",     "modern-bert",     "nomic-bert",
+    static const char *const encoders[] = {"bert-cls",     "modern-bert",     "nomic-bert", "jina-bert-v2",
                                            "jina-bert-v3", "gemma-embedding", "t5"};
     for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
         snprintf(name, sizeof name, "embed/%s", encoders[i]);

@@ -12,6 +12,11 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
+if command -v gpg >/dev/null && command -v gpgv >/dev/null; then
+    export GNUPGHOME=$dir/gpg INFER_APT_KEY=test@example.org
+    mkdir -m 700 "$GNUPGHOME"
+    gpg --batch --quiet --passphrase '' --quick-gen-key $INFER_APT_KEY ed25519 sign never 2>"$dir/key" || fail "$(cat "$dir/key")"
+fi
 SOURCE_DATE_EPOCH=1700000000 "$top/scripts/package" --build "$build" --out "$dir/out" deb apt >"$dir/said"
 deb=$(head -n 1 "$dir/said")
 version=$("$build/infer" version | cut -d' ' -f2)
@@ -50,4 +55,14 @@ EOF
 apt=$dir/out/apt
 (cd "$apt/dists/stable" && sed -n '/^SHA256:/,$s/^ \(\S*\) \S* \(.*\)/\1  \2/p' Release | sha256sum --quiet -c) || fail "Release"
 (cd "$apt" && awk '/^Filename:/ { f = $2 } /^SHA256:/ { print $2 "  " f }' dists/stable/main/binary-amd64/Packages | sha256sum --quiet -c) || fail "Packages"
+if [ -n "${INFER_APT_KEY-}" ]; then # by the key that stands beside it, and by no other text
+    gpg --batch --quiet --dearmor <"$apt/infer.asc" >"$dir/key.gpg"
+    signed() { gpgv -q --keyring "$dir/key.gpg" "$@" 2>/dev/null; }
+    signed -o "$dir/inside" "$apt/dists/stable/InRelease" || fail "InRelease"
+    cmp "$dir/inside" "$apt/dists/stable/Release" || fail "InRelease is not Release"
+    signed "$apt/dists/stable/Release.gpg" "$apt/dists/stable/Release" || fail "Release.gpg"
+    sed 's/^Origin: infer$/Origin: other/' "$apt/dists/stable/InRelease" >"$dir/changed"
+    if signed "$dir/changed"; then fail "a changed InRelease is taken"; fi
+    gpgconf --kill all
+fi
 echo "package: all well"
