@@ -36,22 +36,7 @@ const struct hf_name hf_layer_post_norm[] = {
     {"post_feedforward_layernorm.", "post_ffw_norm.", HF_SAME},
     {0},
 };
-const struct hf_name hf_layer_lfm2[] = {
-    {"operator_norm.", "attn_norm.", HF_SAME},
-    {"ffn_norm.", "ffn_norm.", HF_SAME},
-    {"self_attn.out_proj.", "attn_output.", HF_SAME},
-    {"self_attn.q_layernorm.", "attn_q_norm.", HF_SAME},
-    {"self_attn.k_layernorm.", "attn_k_norm.", HF_SAME},
-    {"conv.in_proj.", "shortconv.in_proj.", HF_SAME},
-    {"conv.conv.weight", "shortconv.conv.weight", HF_SQUEEZE},
-    {"conv.conv.bias", "shortconv.conv.bias", HF_SAME},
-    {"conv.out_proj.", "shortconv.out_proj.", HF_SAME},
-    {"feed_forward.w1.", "ffn_gate.", HF_SAME},
-    {"feed_forward.w3.", "ffn_up.", HF_SAME},
-    {"feed_forward.w2.", "ffn_down.", HF_SAME},
-    {"feed_forward.expert_bias", "exp_probs_b.bias", HF_SAME},
-    {0},
-};
+const struct hf_name hf_layer_lfm2[] = {HF_NAMES_LFM2, {0}};
 const struct hf_name hf_whole_lfm2[] = {{"embedding_norm.", "token_embd_norm.", HF_SAME}, {0}};
 const struct hf_name hf_layer_mixer[] = {
     HF_NAMES_MAMBA("mixer."),

@@ -16,6 +16,19 @@
     [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MAY, [SLOT_OUTPUT_NORM_2] = SLOT_MAY,           \
     [SLOT_ATTN_OUTPUT] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_QKV, SLOTS_NORMS, SLOTS_QK_NORM,         \
     SLOTS_CONV
+/* The tensors of LFM2's layers. */
+#define HF_NAMES_LFM2                                                                                        \
+    {"operator_norm.", "attn_norm.", HF_SAME}, {"ffn_norm.", "ffn_norm.", HF_SAME},                          \
+        {"self_attn.out_proj.", "attn_output.", HF_SAME},                                                    \
+        {"self_attn.q_layernorm.", "attn_q_norm.", HF_SAME},                                                 \
+        {"self_attn.k_layernorm.", "attn_k_norm.", HF_SAME},                                                 \
+        {"conv.in_proj.", "shortconv.in_proj.", HF_SAME},                                                    \
+        {"conv.conv.weight", "shortconv.conv.weight", HF_SQUEEZE},                                           \
+        {"conv.conv.bias", "shortconv.conv.bias", HF_SAME},                                                  \
+        {"conv.out_proj.", "shortconv.out_proj.", HF_SAME}, {"feed_forward.w1.", "ffn_gate.", HF_SAME},      \
+        {"feed_forward.w3.", "ffn_up.", HF_SAME}, {"feed_forward.w2.", "ffn_down.", HF_SAME}, {              \
+        "feed_forward.expert_bias", "exp_probs_b.bias", HF_SAME                                              \
+    }
 #define HF_KEYS_LFM2 "norm_eps|conv_L_cache|conv_bias|tie_embedding"
 
 /* The tensors of a Mamba-2 mixer behind what a family calls it. */

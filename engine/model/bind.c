@@ -538,7 +538,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
-    if (m->arch->slot[SLOT_ATTN_GATE_HEADS] && !l->attn.q_gate.n)
+    const bool attends = l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
+    if (m->arch->slot[SLOT_ATTN_GATE_HEADS] && attends && !l->attn.q_gate.n)
         return missing(m, "blk.N.attn_gate.weight of the heads' size, or of one number a head");
     l->post_attn_norm.eps = l->post_ffn_norm.eps = m->arch->norm_behind_eps;
     l->mixer.norm.eps = m->arch->mixer.norm_eps;
@@ -566,8 +567,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
     l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
-    const bool keeps = l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
-    return keeps && !m->encoder ? bind_store(m, il) : INFER_OK;
+    return attends && !m->encoder ? bind_store(m, il) : INFER_OK;
 }
 
 enum infer_status model_bind_tensors(struct model *m) {

@@ -127,6 +127,9 @@ STATE = {
     "lfm2-bias": row("Lfm2", "with biases, the width of the feed-forward by its rule", num_hidden_layers=3, conv_bias=True,
                      layer_types=["conv", "conv", "full_attention"], block_auto_adjust_ff_dim=True, block_ffn_dim_multiplier=1.3,
                      block_multiple_of=16, **LFM),
+    "lfm3": row("Lfm3", "short convolutions of seven taps, attention with a gate for each head, a window of 16 in one of two layers with a base of its own, half of the frequencies in the other; norms on both sides", (16,), states=True, num_hidden_layers=4,
+                hidden_size=24, head_dim=12, layer_types=["conv", "sliding_attention", "conv", "full_attention"], sliding_window=16, conv_L_cache=7, norm_eps=0.01, tie_word_embeddings=True, rope_parameters=dict(
+                    sliding_attention=dict(rope_type="default", rope_theta=500.0), full_attention=dict(rope_type="proportional", rope_theta=100000.0, partial_rotary_factor=0.5))),
     "lfm2_moe": moe("Lfm2Moe", "first layer dense, a bias for the choice, a factor", num_hidden_layers=4, num_dense_layers=1, num_experts=6,
                     num_experts_per_tok=2, moe_intermediate_size=16, routed_scaling_factor=1.7,
                     layer_types=["conv", "full_attention", "conv", "conv"], **LFM),

@@ -10,7 +10,7 @@ static const struct {
     const char *names;
     char letter;
     enum layer_kind kind;
-} kinds[] = {{"full_attention|attention", '*', LAYER_ATTENTION},
+} kinds[] = {{"full_attention|attention|sliding_attention", '*', LAYER_ATTENTION},
              {"linear_attention|mamba|conv", 'M', LAYER_STATE},
              {"mlp", '-', LAYER_DENSE},
              {"moe", 'E', LAYER_SPARSE}};

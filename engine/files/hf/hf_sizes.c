@@ -83,6 +83,24 @@ static enum infer_status read_chunks(struct config *c, uint32_t window) {
     return INFER_OK;
 }
 
+/* Where some layers have no attention: the window of those that layer_types says. */
+static enum infer_status mixed_windows(struct config *c, uint32_t window) {
+    const json_t *list = get_json(c, K_LAYER_TYPES);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        n += c->windowed[i] = name && strcmp(name, "sliding_attention") == 0;
+    }
+    if (!n && !window) return c->status;
+    if (!n) return err_set(INFER_E_UNSUPPORTED, "%s: 'sliding_window' is not supported here", c->path);
+    if (!window)
+        return err_set(INFER_E_INPUT, "%s: 'layer_types' has sliding_attention, but no 'sliding_window'",
+                       c->path);
+    put_u32(c, "attention.sliding_window", window);
+    put_bools(c, "attention.sliding_window_pattern", c->windowed);
+    return c->status;
+}
+
 /* Mistral has its window in every layer. Qwen has it in those from max_window_layers on, or as layer_types says, once
  * use_sliding_window is true. source: configuration_mistral, configuration_qwen2, configuration_qwen3 of transformers */
 enum infer_status config_windows(struct config *c) {
@@ -95,9 +113,7 @@ enum infer_status config_windows(struct config *c) {
     TRY(c->status);
     if (!(c->windowed = get_room(c, c->n_layer))) return c->status;
     TRY(config_kinds(c));
-    if (a->mixer.where == MIXER_NO_KEYS)
-        return window ? err_set(INFER_E_UNSUPPORTED, "%s: 'sliding_window' is not supported here", c->path)
-                      : INFER_OK;
+    if (a->mixer.where == MIXER_NO_KEYS) return mixed_windows(c, window);
     const bool listed = get_json(c, K_LAYER_TYPES);
     if (a->mixer.kind == MIX_DELTA && listed && !(c->mixed = get_room(c, c->n_layer))) return c->status;
     if (a->attn.chunked) return read_chunks(c, window);
