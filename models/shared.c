@@ -7,15 +7,20 @@ const struct hf_name hf_layer_sandwich[] = {
     {"layer_scalar", "layer_output_scale.weight", HF_SAME},
     {0},
 };
-const struct hf_name hf_layer_latent[] = {
-    {"self_attn.q_a_proj.", "attn_q_a.", HF_SAME},
-    {"self_attn.q_a_layernorm.", "attn_q_a_norm.", HF_SAME},
-    {"self_attn.q_b_proj.", "attn_q_b.", HF_SAME},
-    {"self_attn.kv_a_proj_with_mqa.", "attn_kv_a_mqa.", HF_SAME},
-    {"self_attn.kv_a_layernorm.", "attn_kv_a_norm.", HF_SAME},
-    {"self_attn.kv_b_proj.", "attn_k_b.", HF_LATENT},
-    {0},
-};
+#define HF_NAMES_LATENT                                                                                      \
+    {"self_attn.q_a_proj.", "attn_q_a.", HF_SAME}, {"self_attn.q_a_layernorm.", "attn_q_a_norm.", HF_SAME},  \
+        {"self_attn.q_b_proj.", "attn_q_b.", HF_SAME},                                                       \
+        {"self_attn.kv_a_proj_with_mqa.", "attn_kv_a_mqa.", HF_SAME},                                        \
+        {"self_attn.kv_a_layernorm.", "attn_kv_a_norm.", HF_SAME}, {                                         \
+        "self_attn.kv_b_proj.", "attn_k_b.", HF_LATENT                                                       \
+    }
+const struct hf_name hf_layer_latent[] = {HF_NAMES_LATENT, {0}};
+const struct hf_name hf_layer_index[] = {HF_NAMES_LATENT,
+                                         {"self_attn.indexer.wq_b.", "indexer.attn_q_b.", HF_SAME},
+                                         {"self_attn.indexer.wk.", "indexer.attn_k.", HF_SAME},
+                                         {"self_attn.indexer.k_norm.", "indexer.k_norm.", HF_SAME},
+                                         {"self_attn.indexer.weights_proj.", "indexer.proj.", HF_SAME},
+                                         {0}};
 const struct hf_name hf_layer_delta[] = {
     {"linear_attn.in_proj_qkvz.", "attn_qkv.", HF_HEADS_QKVZ},
     {"linear_attn.in_proj_ba.", "ssm_ba.", HF_SAME},

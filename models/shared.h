@@ -108,6 +108,7 @@
 extern const struct hf_name hf_layer_delta[];                      /* layers with the gated delta rule */
 extern const struct hf_name hf_layer_sandwich[];                   /* four norms, as Gemma calls them */
 extern const struct hf_name hf_layer_latent[];                     /* latent attention */
+extern const struct hf_name hf_layer_index[];                      /* with what chooses its positions */
 extern const struct hf_name hf_layer_mixer[], hf_whole_backbone[]; /* Mamba-2 and Nemotron-H */
 extern const struct hf_name hf_layer_lfm2[], hf_whole_lfm2[];
 extern const struct hf_name

@@ -23,7 +23,7 @@ enum slot {
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers;
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_KEYS: all heads' of keys,
  * STATE_DIM (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
- * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of encoders: TYPES of tokens, LABELS that their
+ * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of what chooses positions INDEX_HEADS, INDEX_DIM of each, INDEX_Q of all; of encoders: TYPES of tokens, LABELS that their
  * head scores, BUCKETS of distances. */
 enum dim {
     DIM_ONE,
@@ -69,6 +69,9 @@ enum dim {
     DIM_STATE_GROUPS,
     DIM_STATE_GROUP,
     DIM_EXPERT_EMBD,
+    DIM_INDEX_HEADS,
+    DIM_INDEX_DIM,
+    DIM_INDEX_Q,
     DIM_TYPES,
     DIM_LABELS,
     DIM_BUCKETS,
@@ -111,6 +114,12 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
     [SLOT_ATTN_Q_LATENT] = SLOT_MUST, [SLOT_ATTN_Q_A] = SLOT_MUST, [SLOT_ATTN_Q_A_NORM] = SLOT_MUST,         \
     [SLOT_ATTN_Q_B] = SLOT_MUST, [SLOT_ATTN_KV_A] = SLOT_MUST, [SLOT_ATTN_KV_A_NORM] = SLOT_MUST,            \
     [SLOT_ATTN_K_B] = SLOT_MUST, [SLOT_ATTN_V_B] = SLOT_MUST, [SLOT_ATTN_KV_B] = SLOT_MAY
+/* What chooses the positions that latent attention looks at. */
+#define SLOTS_INDEX                                                                                          \
+    [SLOT_INDEX_Q] = SLOT_MUST, [SLOT_INDEX_K] = SLOT_MUST, [SLOT_INDEX_K_NORM] = SLOT_MUST,                 \
+    [SLOT_INDEX_K_NORM_BIAS] = SLOT_MUST, [SLOT_INDEX_WEIGHTS] = SLOT_MUST
+#define KEYS_INDEX    "attention.indexer.head_count|attention.indexer.key_length|attention.indexer.top_k"
+#define HF_KEYS_INDEX "index_n_heads|index_head_dim|index_topk|indexer_rope_interleave"
 /* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
 #define SLOTS_EXPERTS                                                                                        \
     [SLOT_FFN_ROUTER] = SLOT_MUST, [SLOT_FFN_GATE_UP_EXPS] = SLOT_MAY, [SLOT_FFN_GATE_EXPS] = SLOT_MUST,     \
@@ -271,8 +280,10 @@ struct arch {
     struct {
         bool parallel; /* the feed-forward part reads the same x; use_parallel_residual may say otherwise */
         bool latent;   /* one latent is key and value of all heads */
-        bool q_gated;  /* behind each head's query stands its gate: a sigmoid, times the head's output */
-        bool v_norm;   /* V is normalised without weights; where it has no matrix it is K as it comes */
+        enum rope_kind
+            index_rope;    /* positions are chosen by keys that rotate so; ROPE_NONE: all are looked at */
+        bool q_gated;      /* behind each head's query stands its gate: a sigmoid, times the head's output */
+        bool v_norm;       /* V is normalised without weights; where it has no matrix it is K as it comes */
         bool qk_norm_late; /* q and k are normalised behind rotation */
         bool qk_unit; /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
         /* Of layers whose windows have a period: the first one of each has none, not the last. */

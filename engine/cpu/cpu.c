@@ -15,7 +15,7 @@
 
 struct need { /* bytes */
     size_t kv, output, norm, x8, panel, cs, best, select, own_norm, own_x8, own_out, scratch, part, weights,
-        acc, low;
+        acc, low, index;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -64,6 +64,10 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
             if (op->kind == OP_ROPE) n.cs_width = most(n.cs_width, op->rope.rope->n_rot);
             if (op->kind == OP_LOWRANK && cpu_lowrank_floats(l, &op->lowrank) * sizeof(float) > n.low)
                 n.low = cpu_lowrank_floats(l, &op->lowrank) * sizeof(float);
+            if (op->kind == OP_INDEX) {
+                heads = most(heads, op->index.n_head);
+                n.index = cpu_index_floats(c, n_thread) * sizeof(float);
+            }
             if (op->kind != OP_ATTEND) continue;
             const struct op_attend *at = &op->attend;
             heads = most(heads, at->n_head);
@@ -127,7 +131,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     *out = (struct backend_sizes){
         .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
-        .workspace_bytes = e.x + n.low + n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part +
+        .workspace_bytes = e.x + n.low + n.index + n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part +
                            2 * n.best + 2 * n.select + own * (size_t)n_thread +
                            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
                            sizeof(struct cpu) + last_tokens_bytes(c->n_slot, n.cs_rows) +
@@ -188,6 +192,7 @@ static enum infer_status take_memory(struct cpu *c) {
     c->panel = take(c, n.panel, &ok);
     c->pair_x = take(c, e.x, &ok);
     c->low = take(c, n.low, &ok);
+    c->index = take(c, n.index, &ok);
     c->cs = take(c, n.cs, &ok);
     c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
     c->best_value = take(c, n.best, &ok);
@@ -365,6 +370,8 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
             units = cpu_attend_units(o, s);
         else if (o->fn == cpu_op_experts)
             units = cpu_experts_units(o, s);
+        else if (o->fn == cpu_op_index)
+            units = cpu_index_units(s);
         else if (o->per_row)
             units *= (s->n_row + o->unit_rows - 1) / o->unit_rows;
         cpu_share(units, thread, n_thread, &a, &b);

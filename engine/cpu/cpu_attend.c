@@ -13,19 +13,24 @@ static int unit_columns(const struct op_attend *at,
     return at->n_head / unit_heads(at, st);
 }
 
+/* Chosen positions are looked at where there are others; as many as are looked at, less one, are the place of a row then. */
+static bool by_choice(const struct op_attend *at, int pos) { return at->n_chosen && pos >= at->n_chosen; }
+static int place(const struct op_attend *at, int pos) { return by_choice(at, pos) ? at->n_chosen - 1 : pos; }
+
 static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
     const struct op_attend *a = &op->op->attend;
     const struct cpu *c = s->cpu;
     const struct kv_store *st = &c->config.store[a->store];
     const struct kv_group *g = &c->config.kv_group[st->group];
-    return (struct cpu_attend_arg){a,
-                                   st,
-                                   c->k_pool[a->store],
-                                   c->v_pool[a->store],
-                                   c->page_stride[st->group],
-                                   a->n_head / st->n_kv_head,
-                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
-                                   NULL};
+    return (struct cpu_attend_arg){.op = a,
+                                   .store = st,
+                                   .k_pool = c->k_pool[a->store],
+                                   .v_pool = c->v_pool[a->store],
+                                   .page_stride = c->page_stride[st->group],
+                                   .heads = a->n_head / st->n_kv_head,
+                                   .pages =
+                                       s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
+                                   .chosen = by_choice(a, s->s->pos[t]) ? cpu_row(s, a->chosen, t) : NULL};
 }
 
 /* ---- decode rows ----
@@ -38,18 +43,24 @@ static int part_pages(int pos) {
     return n > CPU_PART_PAGES ? n : CPU_PART_PAGES;
 }
 static int n_part(int pos) { return pos / KV_PAGE / part_pages(pos) + 1; }
-static int most_parts(const struct cpu_step *s) {
+static int row_parts(const struct op_attend *at, const struct cpu_step *s, int t) {
+    return n_part(place(at, s->s->pos[t]));
+}
+static int most_parts(const struct op_attend *at, const struct cpu_step *s) {
     int n = 1;
     for (int t = 0; t < s->n_row; t++)
-        if (n_part(s->s->pos[t]) > n) n = n_part(s->s->pos[t]);
+        if (row_parts(at, s, t) > n) n = row_parts(at, s, t);
     return n;
 }
 /* Few rows share the work by parts, too. */
-static int shared_parts(const struct cpu_step *s) { return s->n_row <= CPU_PART_ROWS ? most_parts(s) : 1; }
+static int shared_parts(const struct op_attend *at, const struct cpu_step *s) {
+    return s->n_row <= CPU_PART_ROWS ? most_parts(at, s) : 1;
+}
 
 int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s) {
-    int heads = unit_columns(&op->op->attend, &s->cpu->config.store[op->op->attend.store]);
-    return op->put && most_parts(s) == 1 ? heads : heads * s->n_row * shared_parts(s);
+    const struct op_attend *at = &op->op->attend;
+    int heads = unit_columns(at, &s->cpu->config.store[at->store]);
+    return op->put && most_parts(at, s) == 1 ? heads : heads * s->n_row * shared_parts(at, s);
 }
 
 static int part_floats(const struct op_attend *at, const struct kv_store *st) { /* of one unit's heads */
@@ -63,7 +74,7 @@ static void attend_part(const struct cpu_op *op, struct cpu_step *s, int thread,
                         float *part) {
     const struct op_attend *at = &op->op->attend;
     struct cpu_attend_arg arg = attend_arg(op, s, t);
-    int pos = s->s->pos[t], pages = part_pages(pos), G = arg.heads = unit_heads(at, arg.store);
+    int pos = place(at, s->s->pos[t]), pages = part_pages(pos), G = arg.heads = unit_heads(at, arg.store);
     s->cpu->k->attend_row(&arg, h * G / (at->n_head / arg.store->n_kv_head), pos, i * pages, (i + 1) * pages,
                           cpu_row(s, at->q, t) + h * G * arg.store->head_dim_k, part,
                           s->cpu->work[thread].scratch);
@@ -72,14 +83,14 @@ static void merge_parts(const struct cpu_op *op, struct cpu_step *s, int t, int 
     const struct op_attend *at = &op->op->attend;
     struct cpu_attend_arg arg = attend_arg(op, s, t);
     int G = arg.heads = unit_heads(at, arg.store);
-    s->cpu->k->attend_merge(&arg, h, n_part(s->s->pos[t]), part,
+    s->cpu->k->attend_merge(&arg, h, row_parts(at, s, t), part,
                             cpu_row(s, at->out, t) + h * G * arg.store->head_dim_v);
 }
 static void attend_whole(const struct cpu_op *op, struct cpu_step *s, int thread, int t, int h) {
     const struct op_attend *at = &op->op->attend;
     float *part = s->cpu->work[thread].part;
     int step = part_floats(at, &s->cpu->config.store[at->store]);
-    for (int i = 0; i < n_part(s->s->pos[t]); i++) attend_part(op, s, thread, t, h, i, part + i * step);
+    for (int i = 0; i < row_parts(at, s, t); i++) attend_part(op, s, thread, t, h, i, part + i * step);
     merge_parts(op, s, t, h, part);
 }
 
@@ -102,9 +113,9 @@ static void rotate_and_put(const struct cpu_op *op, struct cpu_step *s, int t, i
 void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
     const struct kv_store *st = &s->cpu->config.store[at->store];
-    int heads = unit_columns(at, st), parts = shared_parts(s), step = part_floats(at, st), victim = 0, u, a,
-        b;
-    if (op->put && most_parts(s) == 1) {
+    int heads = unit_columns(at, st), parts = shared_parts(at, s), step = part_floats(at, st), victim = 0, u,
+        a, b;
+    if (op->put && most_parts(at, s) == 1) {
         while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
             for (int t = 0; t < s->n_row; t++) rotate_and_put(op, s, t, u);
             for (int t = 0; t < s->n_row; t++) attend_whole(op, s, thread, t, u);
@@ -122,7 +133,7 @@ void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         int t = u % s->n_row, i = u / s->n_row % parts, h = u / s->n_row / parts;
         if (parts == 1)
             attend_whole(op, s, thread, t, h);
-        else if (i < n_part(s->s->pos[t]))
+        else if (i < row_parts(at, s, t))
             attend_part(op, s, thread, t, h, i, PART(t, h, i));
     }
     if (parts == 1) return;
@@ -140,7 +151,7 @@ void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *toke
     int lanes = cpu_attend_tiles(c, st) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
     *heads = G < lanes ? G : lanes;
     *parts = (G + *heads - 1) / *heads;
-    *tokens = lanes / *heads;
+    *tokens = at->n_chosen ? 1 : lanes / *heads;
 }
 void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
@@ -157,10 +168,12 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
             }
             struct cpu_attend_arg arg = attend_arg(op, s, t);
+            const int32_t last = place(at, s->s->pos[t]);
             if (at->both && s->s->until) arg.until = s->s->until + t;
-            attend(&arg, h, s->s->pos + t, n, head0, n_head, cpu_row(s, at->q, t) + head0 * st->head_dim_k,
-                   cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
-                   cpu_stride(s, at->out), c->work[thread].scratch);
+            attend(&arg, h, arg.chosen ? &last : s->s->pos + t, n, head0, n_head,
+                   cpu_row(s, at->q, t) + head0 * st->head_dim_k, cpu_stride(s, at->q),
+                   cpu_row(s, at->out, t) + head0 * st->head_dim_v, cpu_stride(s, at->out),
+                   c->work[thread].scratch);
         }
     }
 }

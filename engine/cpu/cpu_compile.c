@@ -145,7 +145,7 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
         [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,
         [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,   [OP_COLUMNS] = cpu_op_columns,
         [OP_REMOTE] = cpu_op_remote,     [OP_REDUCE] = cpu_op_reduce, [OP_GATHER] = cpu_op_gather,
-        [OP_LOWRANK] = cpu_op_lowrank};
+        [OP_LOWRANK] = cpu_op_lowrank,   [OP_INDEX] = cpu_op_index};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);

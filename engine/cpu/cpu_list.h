@@ -190,6 +190,7 @@ struct cpu {
     uint8_t *panel;  /* shared x panels, or quantised rows, of prompt steps */
     uint8_t *pair_x; /* shared rows of x in the order of experts */
     float *low;      /* cpu_lowrank.c */
+    float *index;    /* cpu_index.c: scores of up to CPU_PART_ROWS rows, or of a row a thread */
     float *part;     /* parts of up to CPU_PART_ROWS decode rows: [row][kv head][CPU_ATTEND_PARTS] */
     struct cpu_work *work;
     struct cpu_range *range; /* [operations of a list][n_thread] */
@@ -278,7 +279,13 @@ cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_
     cpu_op_input;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
-cpu_fn cpu_op_reduce, cpu_op_gather, cpu_op_lowrank;
+cpu_fn cpu_op_reduce, cpu_op_gather, cpu_op_lowrank, cpu_op_index;
+/* The choice of positions (cpu_index.c): its units in this step; floats of a row's scores, of all. */
+int cpu_index_units(const struct cpu_step *s);
+static inline int cpu_index_row_floats(const struct backend_config *c) {
+    return (c->n_ctx / KV_PAGE + 1) * KV_PAGE;
+}
+size_t cpu_index_floats(const struct backend_config *c, int n_thread);
 /* Of adapters (cpu_lowrank.c): floats of what the rows of an operation become between its two products. */
 size_t cpu_lowrank_floats(const struct op_list *l, const struct op_lowrank *o);
 

@@ -60,6 +60,9 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_IDS] = model_ids(m),
         [DIM_TAPPED] = m->taps.n * m->taps.n_embd,
         [DIM_EXPERT_EMBD] = l->moe.n_latent ? l->moe.n_latent : m->n_embd,
+        [DIM_INDEX_HEADS] = l->index.n_head,
+        [DIM_INDEX_DIM] = l->index.head_dim,
+        [DIM_INDEX_Q] = l->index.n_head * l->index.head_dim,
     };
     return size[d];
 }
@@ -79,6 +82,7 @@ static enum infer_status misshapen(const struct model *m, const struct tensor *t
 static bool is_kept(enum slot slot) {
     return slot == SLOT_ATTN_K || slot == SLOT_ATTN_V || slot == SLOT_ATTN_K_NORM;
 }
+static bool is_index(enum slot slot) { return slot >= SLOT_INDEX_Q && slot <= SLOT_INDEX_WEIGHTS; }
 /* Norms that stand on the other side of a layer's parts. */
 static bool is_elsewhere(const struct layer *l, enum slot slot) {
     const bool front = slot == SLOT_ATTN_NORM || slot == SLOT_FFN_NORM_AFTER,
@@ -106,6 +110,7 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->mla.q_rank) return SLOT_ABSENT;
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
     if (l && l->attn.borrows && is_kept(slot)) return SLOT_ABSENT;
+    if (l && !l->index.n_head && is_index(slot)) return SLOT_ABSENT;
     if (l && m->arch->mixer.sides && is_elsewhere(l, slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
@@ -359,6 +364,7 @@ static const struct {
     {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, index.k_norm), SLOT_INDEX_K_NORM, SLOT_INDEX_K_NORM_BIAS},
     {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.norm), SLOT_ALTUP_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.scale), SLOT_ALTUP_SCALE, SLOT_NONE},
@@ -378,6 +384,8 @@ static const struct {
     {offsetof(struct layer, attn.q_gate), {.matrix = {SLOT_ATTN_GATE, SLOT_ATTN_GATE_HEADS}}},
     {offsetof(struct layer, mla.qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
+    {offsetof(struct layer, index.q), {.matrix = {SLOT_INDEX_Q}}},
+    {offsetof(struct layer, index.kw), {.matrix = {SLOT_INDEX_K, SLOT_INDEX_WEIGHTS}}},
     {offsetof(struct layer, mixer.in),
      {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
     {offsetof(struct layer, mixer.out),
@@ -442,6 +450,10 @@ static enum infer_status bind_store(struct model *m, int il) {
                                                 .head_dim_k = l->attn.head_dim_k,
                                                 .head_dim_v = l->attn.head_dim_v,
                                                 .v_in_k = m->arch->attn.latent};
+    if (!l->index.n_head) return INFER_OK;
+    l->index.store = m->n_store++;
+    m->store[l->index.store] =
+        (struct kv_store){.group = g, .n_kv_head = 1, .head_dim_k = l->index.head_dim, .v_in_k = true};
     return INFER_OK;
 }
 
@@ -512,12 +524,15 @@ static enum infer_status bind_layer_inputs(struct binder *b) {
     return scale_norm(m, &m->input_proj_norm, sqrtf(0.5f));
 }
 
-/* Keys and values of a layer that borrows them: some files have what nothing reads. */
-static void pass_over_kept(struct binder *b, int il) {
+/* Keys and values, or choices, of a layer that borrows them: some files have what nothing reads. */
+static void pass_over(struct binder *b, int il) {
+    const struct layer *l = &b->m->layer[il];
+    const bool chosen = l->index.n_top && !l->index.n_head;
     char name[80];
-    for (int slot = 0; b->m->layer[il].attn.borrows && slot < SLOT_COUNT; slot++) {
-        if (!is_kept((enum slot)slot)) continue;
-        const struct tensor *t = tensorfile_find(b->m->file, bind_name(b->m, name, (enum slot)slot, il));
+    for (int i = 0; i < SLOT_COUNT; i++) {
+        const enum slot slot = (enum slot)i;
+        if (!(l->attn.borrows && is_kept(slot)) && !(chosen && is_index(slot))) continue;
+        const struct tensor *t = tensorfile_find(b->m->file, bind_name(b->m, name, slot, il));
         if (t) b->used[t - b->m->file->tensor] = 1;
     }
 }
@@ -561,7 +576,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     }
     /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
     TRY(scale_norm(m, &l->moe.router_norm, 1 / sqrtf((float)m->n_embd)));
-    pass_over_kept(b, il);
+    pass_over(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->moe.route.bias));
     if (!l->moe.route.bias) TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS_BARE, il, &l->moe.route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
@@ -575,7 +590,7 @@ enum infer_status model_bind_tensors(struct model *m) {
                        .used = arena_alloc(&m->arena, m->file->n_tensor + 1),
                        .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 12};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
-    m->store = arena_alloc(&m->arena, (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
+    m->store = arena_alloc(&m->arena, 2 * (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
     m->state = arena_alloc(&m->arena, 2 * (size_t)m->n_layer * sizeof *m->state);
     if (!b.used || !m->group || !m->store || !m->window || !m->state)
@@ -589,6 +604,8 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_vector(&b, SLOT_ROPE_LONG, -1, &divisor.beyond));
     TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
     TRY(model_bind_rope(m, &divisor));
+    m->index_rope = m->rope[0];
+    m->index_rope.kind = m->arch->attn.index_rope;
     TRY(bind_layer_inputs(&b));
     TRY(bind_streams(&b));
     TRY(bind_draft_input(&b));

@@ -81,8 +81,8 @@ static struct view in_order(struct emitter *e, struct view x, const struct weigh
     return out;
 }
 
-struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
-                        enum buf_rows rows) {
+static struct view product(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                           enum buf_rows rows, bool exact) {
     const struct weight_group *part = w->n_split ? w->split : w;
     struct view out = emit_buffer(e, name, w->n, rows, false), in[WEIGHT_GROUP_MAX];
     for (int i = 0, col = 0; i < (w->n_split ? w->n_split : 1); col += part[i++].n) {
@@ -91,9 +91,16 @@ struct view emit_matmul(struct emitter *e, const char *name, struct view x, cons
         in[i] = k < i ? in[k] : in_order(e, x, &part[i], rows);
         emit_op(e, name,
                 (struct op){.kind = OP_MATMUL,
-                            .matmul = {in[i], view_columns(out, col, part[i].n), &part[i], false}});
+                            .matmul = {in[i], view_columns(out, col, part[i].n), &part[i], exact}});
     }
     return out;
+}
+struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                        enum buf_rows rows) {
+    return product(e, name, x, w, rows, false);
+}
+struct view emit_exact(struct emitter *e, const char *name, struct view x, const struct weight_group *w) {
+    return product(e, name, x, w, BUF_ROWS_ALL, true);
 }
 
 /* ---- ranks ---- */

@@ -9,6 +9,7 @@ struct emitter {
     const struct layer_range *range;
     int op_cap, buf_cap, layer;
     bool long_context;
+    struct view chosen; /* positions that attention looks at, where it is not all */
     struct view inputs; /* of all layers their own; set where the model has some */
     /* what a head's layer reads in the place of the normalised x; set where the model is one */
     struct view beside;
@@ -32,6 +33,8 @@ struct view emit_normed(struct emitter *e, const char *name, struct view x, cons
 /* Into a buffer of its own; x in the order of the columns where they have one. */
 struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                         enum buf_rows rows);
+/* The same, in float32 on every backend where the weights are of a float type. */
+struct view emit_exact(struct emitter *e, const char *name, struct view x, const struct weight_group *w);
 /* Where ranks add up: the sum over ranks of x; a product that may be a part of such a sum; the logits, of which this rank has columns. */
 void emit_reduce(struct emitter *e, const char *name, struct view x);
 struct view emit_part(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
@@ -52,6 +55,8 @@ void emit_map(struct emitter *e, const char *name, struct view x, struct view ou
 struct view emit_delta(struct emitter *e, const struct layer *l, struct view h); /* blk_delta.c */
 struct view emit_conv(struct emitter *e, const struct layer *l, struct view h);  /* blk_mamba.c */
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);
+/* The positions that attention of this layer and those behind looks at, of x and the normalised latent of its queries (blk_index.c). */
+void emit_index(struct emitter *e, const struct layer *l, struct view h, struct view low);
 /* Of forward.c: attention and the dense part, for blocks that are put together otherwise. */
 struct view emit_attention(struct emitter *e, const struct layer *l, struct view h);
 struct view emit_dense(struct emitter *e, const struct layer *l, struct view h);

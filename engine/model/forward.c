@@ -65,7 +65,9 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
                                    .temp_len = m->temp_len,
                                    .temp_offset = from_1,
                                    .chunked = m->arch->attn.chunked,
-                                   .both = both}});
+                                   .both = both,
+                                   .chosen = e->chosen,
+                                   .n_chosen = l->index.n_top}});
     return a;
 }
 
@@ -100,6 +102,7 @@ static struct view latent_attention(struct emitter *e, const struct layer *l, st
     if (l->mla.q_rank) {
         struct view low = emit_buffer(e, "attn_q_a_norm", l->mla.q_rank, BUF_ROWS_ALL, false);
         latent_norm(e, "attn_q_a_norm", q, low, &l->mla.q_a_norm);
+        if (l->index.n_head) emit_index(e, l, h, low);
         q = emit_matmul(e, "attn_q_b", low, &l->mla.q_b, BUF_ROWS_ALL);
     }
     emit_rope(e, "rope_q", view_columns(q, l->mla.n_nope, q.width - l->mla.n_nope), l->attn.n_head, head, l);

@@ -62,9 +62,8 @@ static enum infer_status read_list(const struct model *m, const char *key, uint3
     return s;
 }
 
-/* A per-layer integer: one number for all layers, or an array of n_layer. */
-static enum infer_status read_layers(const struct model *m, const char *name, int min, int max, int fallback,
-                                     uint32_t *out) {
+enum infer_status model_read_layers(const struct model *m, const char *name, int min, int max, int fallback,
+                                    uint32_t *out) {
     char key[128];
     bool present = true;
     TRY(read_list(m, model_key(m, key, sizeof key, name), out, fallback < 0 ? NULL : &present));
@@ -84,7 +83,7 @@ static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
     TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX,
                        (int)arch_default(m->arch, "attention.sliding_window", 0), &window));
     int usual = (int)arch_default(m->arch, "attention.sliding_window_pattern", 1);
-    TRY(read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, usual, windowed));
+    TRY(model_read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, usual, windowed));
     const struct meta *pattern =
         tensorfile_meta(m->file, model_key(m, key, sizeof key, "attention.sliding_window_pattern"));
     if (pattern && !window)
@@ -363,7 +362,7 @@ enum infer_status model_read_hparams(struct model *m) {
     if (!m->layer || !v) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
     uint32_t *n_head = v, *n_kv = v + m->n_layer, *n_ff = v + 2 * m->n_layer;
     const bool keyless = m->arch->mixer.where == MIXER_NO_KEYS; /* some layers may be */
-    TRY(read_layers(m, "attention.head_count", !keyless, MAX_HEAD, -1, n_head));
+    TRY(model_read_layers(m, "attention.head_count", !keyless, MAX_HEAD, -1, n_head));
     memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     bool present;
     char key[128];
@@ -372,7 +371,7 @@ enum infer_status model_read_hparams(struct model *m) {
     int usual = 0; /* of files without a dense layer */
     if (m->arch->mixer.kind == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])
         TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
-    TRY(read_layers(m, "feed_forward_length", !m->arch->mixer.alone, MAX_FF, usual ? usual : -1, n_ff));
+    TRY(model_read_layers(m, "feed_forward_length", !m->arch->mixer.alone, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 ? !keyless : n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",

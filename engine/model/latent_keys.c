@@ -57,5 +57,5 @@ enum infer_status model_read_latent(struct model *m) {
         l->mla.n_value = s.value;
         l->mla.q_rank = s.q_rank;
     }
-    return INFER_OK;
+    return m->arch->attn.index_rope ? model_read_index(m) : INFER_OK;
 }

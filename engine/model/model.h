@@ -46,6 +46,13 @@ struct layer {
         struct norm_weights q_a_norm, kv_a_norm;
         struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
     } mla;
+    /* Attention looks at n_top positions alone (0: at all), which n_head heads choose by a key of head_dim numbers for each position; n_head
+     * 0: the choice of the last layer before that has some. q: of the queries' latent; kw: the key, and a weight for each head, of x. */
+    struct {
+        int n_head, head_dim, n_top, store;
+        struct norm_weights k_norm;
+        struct weight_group q, kw;
+    } index;
     struct {
         enum mixer kind;
         /* Layers with a state: stores of the convolution and of the heads. in: what is convolved; gates: the gate, beta,
@@ -205,6 +212,7 @@ struct model {
     struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;
+    struct rope index_rope;            /* of what chooses positions */
     struct rope rope[4];               /* of full layers, of windowed ones; the same for long contexts */
     const struct weight_group **group; /* group[n_group], by id */
     int n_group;

@@ -10,6 +10,9 @@ const char *model_key(const struct model *m, char *buf, size_t n, const char *na
 /* Reads an integer key and checks its range; absent: fallback, or an error when fallback is negative. */
 enum infer_status model_read_int(const struct model *m, const char *name, int min, int max, int fallback,
                                  int *out);
+/* An integer of each layer: one number for all, or a list of n_layer, or with those that draft. */
+enum infer_status model_read_layers(const struct model *m, const char *name, int min, int max, int fallback,
+                                    uint32_t *out);
 /* The same for a number; a fallback of NAN stands for a key that must be there. */
 enum infer_status model_read_float(const struct model *m, const char *name, float min, float max,
                                    float fallback, float *out);
@@ -34,6 +37,8 @@ enum infer_status model_read_loops(struct model *m);
 enum infer_status model_read_encoder(struct model *m);
 /* Sizes of latent attention (latent_keys.c), for architectures that have it. */
 enum infer_status model_read_latent(struct model *m);
+/* What chooses its positions (index_keys.c), for architectures that have that. */
+enum infer_status model_read_index(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */
 struct rope_divisors {
     const float *all, *within, *beyond;

@@ -67,7 +67,9 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
     if (s->adapter_bytes) print_bytes(t, "  of these adapters", s->adapter_bytes, "matrices as halves");
     int stores = 0;
-    for (int i = 0; i < part->config.n_store; i++) stores += config_uses_store(&part->config, i);
+    for (int i = 0; i < part->config.n_store;
+         i++) /* those of keys alone stand beside another of their layer */
+        stores += part->config.store[i].head_dim_v && config_uses_store(&part->config, i);
     int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", kv_type_name(p->set.kv_type),
                      KV_PAGE, stores);
     if (p->set.kv)

@@ -1,6 +1,7 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "ref/ref_impl.h"
+#include "seam/choose.h"
 #include "seam/comm.h"
 #include "seam/kv_low.h"
 #include "seam/draw.h"
@@ -159,37 +160,73 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
     }
 }
 
+/* A row of the cache as floats: K, or V, of position p of row t's sequence. */
+static void load_kept(struct ref *r, const struct kv_store *s, int store, bool value, int t, int p, int g) {
+    const bool v = value && !s->v_in_k;
+    const size_t at =
+        kv_offset(s, v ? kv_v_bytes(s) : kv_k_bytes(s), page_of(r, s, r->step.slot[t], p), g, p % KV_PAGE);
+    kv_load_row(value ? s->v_type : s->k_type, r->head, (v ? r->v : r->k)[store] + at,
+                value ? s->head_dim_v : s->head_dim_k, kv_turn_of(s, value));
+}
+
+/* How many positions row t looks at, and the i-th of them. */
+static int seen(struct ref *r, const struct op_attend *o, int t) {
+    int n = 0;
+    if (!o->n_chosen) return step_last(&r->step, o, t) - op_attend_first(o, r->step.pos[t]) + 1;
+    while (n < o->n_chosen && ref_row(r, o->chosen, t)[n] >= 0) n++;
+    return n;
+}
+static int seen_at(struct ref *r, const struct op_attend *o, int t, int i) {
+    return o->n_chosen ? (int)ref_row(r, o->chosen, t)[i] : op_attend_first(o, r->step.pos[t]) + i;
+}
+
 /* One query head of one row: scores, softmax, weighted sum. */
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
-    int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], slot = r->step.slot[t];
-    int from = op_attend_first(o, pos), last = step_last(&r->step, o, t);
+    const int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], n = seen(r, o, t);
     const float *q = ref_row(r, o->q, t) + h * s->head_dim_k;
     float *out = ref_row(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
-    for (int p = from; p <= last; p++) {
-        kv_load_row(s->k_type, r->head,
-                    r->k[o->store] + kv_offset(s, kv_k_bytes(s), page_of(r, s, slot, p), g, p % KV_PAGE),
-                    s->head_dim_k, kv_turn_of(s, false));
+    for (int k = 0; k < n; k++) {
+        load_kept(r, s, o->store, false, t, seen_at(r, o, t, k), g);
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
         a *= scale;
         if (o->softcap > 0) a = (double)o->softcap * tanh(a / (double)o->softcap);
-        r->score[p - from] = a;
+        r->score[k] = a;
         top = fmax(top, a);
     }
-    for (int p = from; p <= last; p++) sum += r->score[p - from] = exp(r->score[p - from] - top);
+    for (int k = 0; k < n; k++) sum += r->score[k] = exp(r->score[k] - top);
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
-    const unsigned char *pool = s->v_in_k ? r->k[o->store] : r->v[o->store];
-    const size_t row = s->v_in_k ? kv_k_bytes(s) : kv_v_bytes(s);
-    for (int p = from; p <= last; p++) {
-        kv_load_row(s->v_type, r->head, pool + kv_offset(s, row, page_of(r, s, slot, p), g, p % KV_PAGE),
-                    s->head_dim_v, kv_turn_of(s, true));
-        for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];
+    for (int k = 0; k < n; k++) {
+        load_kept(r, s, o->store, true, t, seen_at(r, o, t, k), g);
+        for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[k] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
+}
+
+/* sum_h w[h] max(0, q[h] . key) */
+static double index_score(const struct op_index *o, const float *q, const float *w, const float *key, int n) {
+    double sum = 0;
+    for (int h = 0; h < o->n_head; h++) {
+        double a = 0;
+        for (int i = 0; i < n; i++) a += (double)q[h * n + i] * (double)key[i];
+        if (!(a <= 0)) sum += (double)w[h] * a;
+    }
+    return sum;
+}
+static void ref_index(struct ref *r, const struct op_index *o) {
+    const struct kv_store *s = &r->c.store[o->store];
+    for (int t = 0; t < r->step.n_row; t++) {
+        for (int p = 0; p <= r->step.pos[t]; p++) {
+            load_kept(r, s, o->store, false, t, p, 0);
+            r->index[p] =
+                (float)index_score(o, ref_row(r, o->q, t), ref_row(r, o->w, t), r->head, s->head_dim_k);
+        }
+        choose_top(r->index, r->step.pos[t] + 1, ref_row(r, o->chosen, t), o->n_top);
+    }
 }
 
 /* Whether row t sees row p of the same step. */
@@ -506,6 +543,14 @@ static void run_stacks(struct ref *r, const struct op *op) {
         ref_experts(r, &op->experts);
 }
 
+/* What looks at the positions before. */
+static void run_positions(struct ref *r, const struct op *op) {
+    if (op->kind == OP_INDEX)
+        ref_index(r, &op->index);
+    else
+        ref_attend(r, &op->attend);
+}
+
 /* What other backends have a part in. */
 static void run_with_others(struct ref *r, const struct op *op) {
     if (op->kind == OP_REMOTE)
@@ -534,7 +579,8 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_kv_put(r, &op->kv_put);
         return;
     case OP_ATTEND:
-        ref_attend(r, &op->attend);
+    case OP_INDEX:
+        run_positions(r, op);
         return;
     case OP_GLU:
         ref_glu(r, &op->glu);
@@ -627,7 +673,8 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
         out->kv_bytes +=
             kv_pool_bytes(c, i, kv_k_bytes(&c->store[i])) + kv_pool_bytes(c, i, kv_v_bytes(&c->store[i]));
     for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
-    out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
+    out->workspace_bytes =
+        max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * (sizeof(double) + sizeof(float)) + 4096;
     out->workspace_bytes += n_vocab * (sizeof(float) + sizeof(struct draw_candidate));
     out->output_bytes = 2 * max_out * (sizeof(int32_t) + sizeof(struct infer_top)) +
                         2 * ROW_CLASS_COUNT * (size_t)c->n_logits * n_vocab * sizeof(float);
@@ -653,6 +700,7 @@ static void ref_close(struct backend *b) {
     mem_free(r->row);
     mem_free(r->head);
     mem_free(r->score);
+    mem_free(r->index);
     mem_free(r->x);
     mem_free(r->heap);
     mem_free(r->last.token);
@@ -676,6 +724,7 @@ static enum infer_status take_memory(struct ref *r) {
     TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
     TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
     TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
+    TRY(mem_new(&r->index, ((size_t)c->n_ctx + 1) * sizeof *r->index, "scores of a choice"));
     TRY(mem_new(&r->x, (size_t)c->n_vocab * sizeof *r->x, "a row of logits"));
     TRY(mem_new(&r->heap, (size_t)c->n_vocab * sizeof *r->heap, "candidates"));
     int max_rows = c->list[0]->max_rows > c->list[1]->max_rows ? c->list[0]->max_rows : c->list[1]->max_rows;

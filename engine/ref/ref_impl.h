@@ -13,6 +13,7 @@ struct ref {
     float *row;                  /* row[max k]: one decoded row of weights */
     float *head;                 /* head[max head_dim]: one decoded row of the cache */
     double *score;               /* score[n_ctx + 1] */
+    float *index;                /* index[n_ctx + 1] */
     float *x;                    /* x[n_vocab]: a row of logits as a draw changes it */
     struct draw_candidate *heap; /* heap[n_vocab] */
     struct last_tokens last;

@@ -114,6 +114,7 @@ enum op_kind {
     OP_REDUCE,
     OP_GATHER,
     OP_LOWRANK,
+    OP_INDEX,
     OP_KIND_COUNT
 };
 
@@ -203,6 +204,7 @@ struct op_kv_put {
  * step that have the row's slot (both: over all rows), without a mask (encoders); no temperature. Without both, and with the rows of a slot
  * one behind the other: window > 0: those at most window / 2 rows away; bias (and no softcap): a[p] += bias[h][n_bias + d], d = t - p, at
  * least -n_bias and at most n_bias.
+ * n_chosen > 0: of these p only chosen[t][0 .. n_chosen), as `index` has them; with a store, without window, temperature and both.
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -220,6 +222,8 @@ struct op_attend {
     int ask;
     const float *bias; /* bias[n_head][2 n_bias + 1], NULL: none */
     int n_bias;
+    struct view chosen;
+    int n_chosen; /* 0: all */
 };
 /* The first position that the row of position pos sees. */
 static inline int op_attend_first(const struct op_attend *o, int pos) {
@@ -227,6 +231,17 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
     int first = o->chunked ? pos - pos % o->window : pos - o->window + 1;
     return first > 0 ? first : 0;
 }
+
+/* index: the positions that attention of a row looks at, among p <= pos[t] of its sequence, K: keys of the store's only head:
+ *   s[p] = sum_h w[t][h] max(0, q[t][h] . K[p])
+ *   chosen[t][j], j < n_top: the n_top greatest s, the lower p first where they are equal, or all p where they are no more; ascending,
+ *   -1 behind the last.
+ * q [t][n_head][head_dim_k], w [t][n_head], chosen float32. s is rounded to float32 and chosen by as seam/choose.h has it. All rows'
+ * kv_put come before. A row's choice depends on it and its keys alone. source: DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1. */
+struct op_index {
+    struct view q, w, chosen;
+    int store, n_head, n_top;
+};
 
 /* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. Beside up the gate may be narrower, one
  * number for each r of out (a head's): gate[t][i / r], r = out.width / gate.width; out is not gate then. With x = gate[t][i]:
@@ -499,6 +514,7 @@ struct op {
         struct op_reduce reduce;
         struct op_gather gather;
         struct op_lowrank lowrank;
+        struct op_index index;
     };
 };
 

@@ -22,7 +22,7 @@ static const struct op_places {
                    .read = {AT(kv_put.k), AT(kv_put.v)},
                    .writes_store = AT(kv_put.store)},
     [OP_ATTEND] = {.span = OP_SPAN_STEP,
-                   .read = {AT(attend.q), AT(attend.k), AT(attend.v)},
+                   .read = {AT(attend.q), AT(attend.k), AT(attend.v), AT(attend.chosen)},
                    .write = AT(attend.out),
                    .reads_store = AT(attend.store)},
     [OP_GLU] = {.span = OP_SPAN_BUFFER, .read = {AT(glu.gate), AT(glu.up)}, .write = AT(glu.out)},
@@ -66,6 +66,10 @@ static const struct op_places {
     [OP_LOWRANK] = {.span = OP_SPAN_BUFFER,
                     .read = {AT(lowrank.x), AT(lowrank.choice), AT(lowrank.out)},
                     .write = AT(lowrank.out)},
+    [OP_INDEX] = {.span = OP_SPAN_STEP,
+                  .read = {AT(index.q), AT(index.w)},
+                  .write = AT(index.chosen),
+                  .reads_store = AT(index.store)},
 };
 _Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
 _Static_assert(sizeof(struct op) < 256, "places are bytes");
@@ -135,6 +139,7 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_REDUCE:
     case OP_GATHER:
     case OP_LOWRANK:
+    case OP_INDEX:
     case OP_KIND_COUNT:
         return;
     }
@@ -149,6 +154,7 @@ static struct view read_of(const struct op *op, int i, struct view v) {
     return v;
 }
 static bool is_read(const struct op *op, int i, struct view v) {
+    if (op->kind == OP_ATTEND && i == 3) return op->attend.n_chosen > 0;
     if (op->kind == OP_ATTEND && i && op->attend.store >= 0) return false;
     return v.buf >= 0 && !(op->kind == OP_MIX && i == 1 && op->mix.plain);
 }
@@ -161,7 +167,7 @@ const char *op_kind_name(enum op_kind kind) {
         [OP_CONV] = "conv",       [OP_DELTA] = "delta",   [OP_SSM] = "ssm",           [OP_ROUTE] = "route",
         [OP_EXPERTS] = "experts", [OP_MIX] = "mix",       [OP_POSITION] = "position", [OP_HEADS] = "heads",
         [OP_COLUMNS] = "columns", [OP_REMOTE] = "remote", [OP_REDUCE] = "reduce",     [OP_GATHER] = "gather",
-        [OP_LOWRANK] = "lowrank"};
+        [OP_LOWRANK] = "lowrank", [OP_INDEX] = "index"};
     return kinds[kind];
 }
 

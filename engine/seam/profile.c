@@ -96,6 +96,12 @@ static void cost_of_positions(struct cost *c, const struct op_attend *o, const s
     if (o->store >= 0) c->seen_bytes = (double)kv_page_bytes(&b->store[o->store]) / KV_PAGE;
 }
 
+/* Of what chooses positions: all are looked at. */
+static void cost_of_choice(struct cost *c, const struct op_index *o, const struct backend_config *b) {
+    c->seen_flops = 2.0 * (o->q.width + o->w.width);
+    c->seen_bytes = (double)kv_page_bytes(&b->store[o->store]) / KV_PAGE;
+}
+
 static struct cost cost_of(const struct op *op, const struct backend_config *b) {
     const struct op_use u = op_uses(op);
     struct cost c = {.chosen = 1};
@@ -104,6 +110,7 @@ static struct cost cost_of(const struct op *op, const struct backend_config *b) 
     cost_of_weights(&c, op, &u);
     if (u.state >= 0) c.row_bytes += 8.0 * b->state[u.state].n_elem;
     if (op->kind == OP_ATTEND) cost_of_positions(&c, &op->attend, b);
+    if (op->kind == OP_INDEX) cost_of_choice(&c, &op->index, b);
     return c;
 }
 
@@ -139,7 +146,8 @@ static void seen_by(const struct op_attend *o, const struct step *s, double *all
     *all = 0;
     for (int t = 0; t < s->n_row; t++) {
         const int last = o->store < 0 ? s->n_row - 1 : step_last(s, o, t);
-        const double n = last - op_attend_first(o, s->pos ? s->pos[t] : 0) + 1;
+        double n = last - op_attend_first(o, s->pos ? s->pos[t] : 0) + 1;
+        if (o->n_chosen && n > o->n_chosen) n = o->n_chosen;
         *all += n;
         if (n > most) most = n;
     }
@@ -152,9 +160,10 @@ static void add_cost(struct infer_profile_row *r, const struct cost *c, const st
     if (n <= 0) return;
     r->bytes += c->weights * (c->chosen < 1 ? 1 - pow(1 - c->chosen, n) : 1) + n * c->row_bytes;
     r->flops += n * c->row_flops;
-    if (op->kind != OP_ATTEND) return;
+    if (op->kind != OP_ATTEND && op->kind != OP_INDEX) return;
+    static const struct op_attend whole = {.store = 0};
     double all, read;
-    seen_by(&op->attend, s, &all, &read);
+    seen_by(op->kind == OP_INDEX ? &whole : &op->attend, s, &all, &read);
     r->bytes += c->seen_bytes * (l->cls == ROW_DECODE ? all : read);
     r->flops += c->seen_flops * all;
 }

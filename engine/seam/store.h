@@ -20,7 +20,8 @@ static inline bool kv_turned(enum kv_type type) { return type >= KV_F8; }
 
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
  * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids.
- * v_in_k (MLA): the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. */
+ * v_in_k (MLA): the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. With
+ * head_dim_v 0 keys alone are kept, those that `index` reads. */
 struct kv_store {
     int group, n_kv_head, head_dim_k, head_dim_v;
     bool v_in_k;

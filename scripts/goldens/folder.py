@@ -87,7 +87,7 @@ class Choices:
             if k < x.shape[-1]:
                 best = self.topk(x.detach(), k + 1, dim=-1).values
                 gap = (best[..., k - 1] - best[..., k]).double()
-                gap[~torch.isfinite(gap)] = 1.0  # what is left is masked
+                gap[~torch.isfinite(gap) | (best[..., k] < -1e30)] = 1.0  # what is left is masked
                 self.gaps.append(gap)
             return self.topk(x, k, dim=dim, **more)
 

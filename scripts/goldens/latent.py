@@ -8,6 +8,7 @@ MLA = dict(kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=
 SCALES = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
 DEEP = dict(num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=12,
             first_k_dense_replace=1, n_shared_experts=2, routed_scaling_factor=1.7)
+INDEX = dict(index_n_heads=3, index_head_dim=12, index_topk=12, **MLA)
 
 
 def as_kimi(path):
@@ -44,6 +45,12 @@ LATENT = {
     "glm4_moe_lite-stacked": moe("Glm4MoeLite", seed=3, about="one tensor for all experts, no groups", save=STACKED, q_lora_rank=24, **MLA,
                                  num_hidden_layers=2, n_routed_experts=6, num_experts_per_tok=2, n_group=1, topk_group=1,
                                  moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.8),
+    "glm_moe_dsa": moe("GlmMoeDsa", gap=0.004, about="latent attention to the 12 positions that three heads choose, the third layer takes the choice of the "
+                       "second; first layer dense", marks=(12, 13), q_lora_rank=24, indexer_types=["full", "full", "shared", "full"], **INDEX, **{
+                           **DEEP, "num_hidden_layers": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}),
+    "deepseek_v32": moe("DeepseekV32", seed=1, gap=0.004, about="70 positions, chosen by keys that rotate in halves, YaRN with both of its factors, two of four groups "
+                        "by their two best experts", marks=(70, 72), q_lora_rank=24, rope_parameters=SCALES, **{**INDEX, "index_topk": 70}, **{
+                            **DEEP, "num_hidden_layers": 2, "n_shared_experts": 1}),
     "mistral4": moe("Mistral4", gap=0.006, about="latent attention, queries that grow at 32, 64 and 96, YaRN, softmax over all, two of four groups by their two "
                     "best experts", marks=(32, 96), q_lora_rank=24, rope_parameters={
                         **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}, **MLA, **{

@@ -44,10 +44,16 @@ def text(c):
     if kind == "exaone4" and c["sliding_window"]:
         c["sliding_window_pattern"] = "LLLG"
     if "deepseek" in kind:
-        for k in ("head_dim", "qk_head_dim", "output_router_logits", "mlp_bias", "rope_interleave"):
+        for k in ("head_dim", "qk_head_dim", "output_router_logits", "mlp_bias", "rope_interleave", *(["layer_types", "mlp_layer_types"] if kind == "deepseek_v32" else [])):
             c.pop(k, None)
-        c.update(scoring_func="sigmoid" if kind == "deepseek_v3" else "softmax", seq_aux=True, ep_size=1, moe_layer_freq=1,
+        c.update(scoring_func="softmax" if kind == "deepseek_v2" else "sigmoid", seq_aux=True, ep_size=1, moe_layer_freq=1,
                  aux_loss_alpha=0.001, topk_method=c.get("topk_method", "noaux_tc"))
+    if kind == "glm_moe_dsa":
+        for k in ("head_dim", "layer_types", "mlp_layer_types", "mlp_bias", "output_router_logits"):
+            c.pop(k, None)
+        c.update(scoring_func="sigmoid", topk_method="noaux_tc", ep_size=1, moe_layer_freq=1, num_nextn_predict_layers=0, rope_interleave=True,
+                 indexer_rope_interleave=True, index_topk_freq=1, index_skip_topk_offset=2, moe_router_dtype="float32",
+                 index_share_for_mtp_iteration=True)
     if kind == "glm4_moe_lite":
         assert c.pop("mlp_layer_types") == ["dense"] + ["sparse"] * (c["num_hidden_layers"] - 1)
         for k in ("head_dim", "qk_head_dim", "output_router_logits", "rope_interleave"):

@@ -265,11 +265,26 @@ static void by_lowrank(struct map *m, const struct op_lowrank *o) {
         }
 }
 
+/* Few rows: every thread scores some positions of any, and behind a barrier each has its share of the rows; else units are rows. */
+static void by_index(struct map *m, const struct op_index *o) {
+    const bool few = m->n_row <= CPU_PART_ROWS;
+    for (int t = 0; t < m->n_row; t++) {
+        const int actor = few ? ALL : ++m->actors;
+        touch(m, o->q, 0, o->q.width, t, actor, false);
+        touch(m, o->w, 0, o->w.width, t, actor, false);
+        if (!few) touch(m, o->chosen, 0, o->chosen.width, t, actor, true);
+    }
+    if (!few) return;
+    m->barriers++;
+    own_rows(m, o->chosen, m->n_row, true);
+}
+
 /* Decode rows whose rope and kv_put are folded in: a unit has a head of keys and its queries, in short contexts from end to end. */
 static void by_attend(struct map *m, const struct cpu_op *o, const struct kv_store *stores) {
     const struct op_attend *at = &o->op->attend;
     const struct kv_store *st = &stores[at->store];
     const int n = st->n_kv_head, q = at->q.width / n, out = at->out.width / n;
+    if (at->n_chosen) all_read(m, at->chosen);
     for (int h = 0; h < n; h++) {
         int actor = ++m->actors;
         for (int t = 0; t < m->n_row; t++) {
@@ -329,6 +344,9 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
         break;
     case OP_LOWRANK:
         by_lowrank(m, &op->lowrank);
+        break;
+    case OP_INDEX:
+        by_index(m, &op->index);
         break;
     case OP_ATTEND:
         op->attend.store < 0 ? by_attend_rows(m, &op->attend) : by_attend(m, o, stores);

@@ -84,6 +84,8 @@ static void set_up(void) {
         filler[i] = matrix(fill[i], T);
         filler[i].k = WIDTH;
     }
+    for (int t = 0; t < T; t++) /* what also stands for positions */
+        for (int i = 2 * W; i < WIDTH; i++) fill[0][t * WIDTH + i] *= 4;
     for (int i = 0; i < 2; i++) randomise(kv_fill[i], PAGE);
     randomise(state_fill, (K - 1) * W);
     table = matrix(array[TABLE], T);
@@ -111,7 +113,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 48 };
+enum { SAMPLES = 50 };
 static const int gathered[] = {0, 2, W + 2};
 
 static void samples(struct op *out) {
@@ -140,6 +142,10 @@ static void samples(struct op *out) {
          .attend = {.q = x, .out = z, .n_head = 1, .scale = 0.3f, .temp_beta = 0.5f, .temp_len = 2}},
         {OP_ATTEND, 0, "attend in chunks",
          .attend = {.q = x, .out = z, .n_head = 1, .scale = 0.3f, .window = 2, .chunked = true}},
+        {OP_ATTEND, 0, "attend to chosen positions",
+         .attend = {.q = x, .out = z, .n_head = 1, .scale = 0.3f, .chosen = y, .n_chosen = W}},
+        {OP_INDEX, 0, "index",
+         .index = {{1, 0, 2 * W}, view_columns(y, 2, 2), view_columns(view(0, 0), 0, 8), 0, 2, 8}},
         {OP_GLU, 0, "glu", .glu = {x, y, z, ACT_SILU, {0}}},
         {OP_GLU, 0, "activation in place", .glu = {picked, {-1, 0, 0}, picked, ACT_CAP, {.limit = 2}}},
         {OP_POSITION, 0, "position", .position = {x, array[TABLE], 2 * W}},
@@ -357,7 +363,7 @@ static void check_matters(const struct backend_type *type, const struct op *s, c
     struct state after;
     bool same = true;
     memcpy(kept, x, (size_t)n * sizeof *x);
-    for (int i = 0; i < 8 && same; i++) { /* what picks experts may pick the same ones again */
+    for (int i = 0; i < 32 && same; i++) { /* what picks experts or positions may pick the same ones again */
         randomise(x, n);
         run(type, *s, 0, &after);
         same = same_outcome(s, u, before, &after);
@@ -383,7 +389,8 @@ static void check_reads(const struct backend_type *type, const struct op *s, con
         check_matters(type, s, u, before, names[a], array[a], ARRAY, told);
     }
     for (int k = 0; k < 2; k++)
-        check_matters(type, s, u, before, "the store", kv_fill[k], PAGE, u->reads_store == 0);
+        check_matters(type, s, u, before, "the store", kv_fill[k], PAGE,
+                      u->reads_store == 0 && !(k && s->kind == OP_INDEX)); /* keys alone */
     check_matters(type, s, u, before, "the state", state_fill, (K - 1) * W, u->state == 0);
 }
 

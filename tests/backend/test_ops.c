@@ -234,6 +234,45 @@ static void attention(void **state) {
             }
 }
 
+/* kv_put of all rows, the choice, and attention to what is chosen of the same keys. Choices are equal but where keys are kept in codes, whose
+ * sums differ: there some of them may. */
+static void choices(void **state) {
+    (void)state;
+    static const struct {
+        enum kv_type type;
+        int heads, dim, value, top, far; /* value 0: the choice alone */
+    } all[] = {{KV_F32, 3, 12, 0, 12, 0},
+               {KV_F16, 5, 33, 16, 70, 0},
+               {KV_F8, 5, 33, 0, 70, 0},
+               {KV_Q8_0, 3, 64, 0, 40, 0},
+               {KV_F16, 3, 32, 24, 260, 4 * KV_PAGE + 10},
+               {KV_F32, 2, 16, 0, 260, 4 * KV_PAGE + 10},
+               {KV_F32, 33, 8, 8, 1, 200}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int H = all[i].heads, n = all[i].dim, top = all[i].top, value = all[i].value;
+        struct bench b = {.store = {0, 1, n, value, true, KV_F32, KV_F32},
+                          .kv = {0, N_SLOT * PAGES, PAGES},
+                          .kv_type = all[i].type,
+                          .whole = all[i].type <= KV_F16,
+                          .far = all[i].far,
+                          .no_fuse = i % 2};
+        struct view x = input(&b, 2 * H * n + H + n, 0), q = view_columns(x, 0, H * n),
+                    w = view_columns(x, H * n, H), k = view_columns(x, H * n + H, n),
+                    other = view_columns(x, H * n + H + n, H * n), y = output(&b, value ? H * value : top),
+                    chosen = value ? new_buf(&b, top, BUF_ROWS_ALL) : y;
+        push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, {-1, 0, 0}, 0}});
+        push(&b, (struct op){.kind = OP_INDEX, .index = {q, w, chosen, 0, H, top}});
+        struct op_attend at = {
+            .q = other, .out = y, .n_head = H, .scale = 0.05f, .chosen = chosen, .n_chosen = top};
+        if (value) push(&b, (struct op){.kind = OP_ATTEND, .attend = at});
+        char name[96];
+        snprintf(name, sizeof name, "choice %d", (int)i);
+        const double t = value ? TOL_OP_ATTEND : b.whole ? 0 : 0.1;
+        check(&b, name, (const double[2]){t, t});
+        bench_free(&b);
+    }
+}
+
 /* Attention over the rows of a step that have a row's slot: heads of towers, grouped ones, caps, sinks. */
 static void attention_without_a_store(void **state) {
     (void)state;
@@ -577,6 +616,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(glus_and_adds),
         cmocka_unit_test(gates_of_heads),
         cmocka_unit_test(attention),
+        cmocka_unit_test(choices),
         cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),
         cmocka_unit_test(lowranks),

@@ -78,6 +78,8 @@ static const struct {
      "no layer has experts"},
     {"dots1", "layer_types|sliding_window", "the window is wider than the test's texts"},
     {"exaone_moe", "first_k_dense_replace", "mlp_layer_types says it"},
+    {"glm_moe_dsa", "first_k_dense_replace", "mlp_layer_types says it"},
+    {"deepseek_v32", "first_k_dense_replace", "mlp_layer_types says it"},
     {"gpt_oss-mxfp4", "modules_to_not_convert", "the tensors say it"},
     {"packed-gptq*", "desc_act|sym|damp_percent|static_groups|true_sequential",
      "the tensors say it; of how they were made"},

@@ -42,6 +42,8 @@ struct bench {
     enum infer_status expect;
     bool no_fuse, matmul, int16;
     bool crowded; /* the team has one processor: goes on until it is smaller */
+    bool whole;   /* inputs and what the cache has are whole numbers, whose sums are exact and often equal */
+    int far;      /* position of the third sequence's first row; 0: before a page's end */
 };
 
 static inline struct view new_buf(struct bench *b, int width, enum buf_rows rows) {
@@ -59,7 +61,8 @@ static inline struct view input(struct bench *b, int width, int fill) {
     float *data = malloc(sizeof(float) * (size_t)width * MAX_T);
     for (int t = 0; t < MAX_T; t++)
         for (int i = 0; i < width; i++)
-            data[t * width + i] = !fill                             ? gauss() * (i % 37 ? 1 : 4)
+            data[t * width + i] = !fill && b->whole                 ? roundf(gauss())
+                                  : !fill                           ? gauss() * (i % 37 ? 1 : 4)
                                   : i < GUARD || i >= width - GUARD ? pattern
                                                                     : NAN;
     *w = (struct weight){
@@ -96,7 +99,7 @@ static inline void fill_cache(const struct bench *b, const struct setting s, str
     uint64_t keep = seed;
     seed = 42;
     for (int p = 0; p < N_SLOT * PAGES; p++) {
-        for (size_t i = 0; i < nk; i++) k[i] = gauss();
+        for (size_t i = 0; i < nk; i++) k[i] = b->whole ? roundf(gauss()) : gauss();
         for (size_t i = 0; i < nv; i++) v[i] = gauss();
         assert_ok(s.type->kv_write(e, 0, p, k, v));
     }
@@ -193,7 +196,7 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     for (int t = 0; t < MAX_T; t++) { /* rows of a sequence follow each other */
         id[t] = t, out_row[t] = t - first, want[t] = INFER_WANT_TOKEN;
         slot[t] = t < 40 ? 0 : t < 60 ? 1 : 2;
-        pos[t] = t < 40 ? t + 100 : t < 60 ? t - 40 : 2 * KV_PAGE - 5 + t - 60;
+        pos[t] = t < 40 ? t + 100 : t < 60 ? t - 40 : (b->far ? b->far : 2 * KV_PAGE - 5) + t - 60;
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
     if (b->state.n_elem) fill_states(b, s, e);

@@ -12,12 +12,19 @@ INLINE const uint8_t *page_at(const struct cpu_attend_arg *a, const uint8_t *poo
                               size_t row) {
     return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * row;
 }
-/* Rows lo .. hi of a page of one head as floats: dst[i][n]. */
+/* Rows lo .. hi of the page-th page of the sequence, or so many chosen rows, of one head as floats: dst[i][n]. */
 static void load_page(const struct cpu_attend_arg *a, enum kv_type type, float *dst, const uint8_t *pool,
                       int page, int head, int n, int lo, int hi) {
     size_t row = kv_row_bytes(type, n);
-    const uint8_t *p = page_at(a, pool, page, head, row);
-    for (int i = lo; i < hi; i++) vec_kv_load(type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
+    const uint8_t *p = page_at(a, pool, a->pages[page], head, row);
+    for (int i = lo; i < hi; i++) {
+        int at = i;
+        if (a->chosen) {
+            at = (int)a->chosen[page * KV_PAGE + i];
+            p = page_at(a, pool, a->pages[at / KV_PAGE], head, row);
+        }
+        vec_kv_load(type, dst + (size_t)i * (size_t)n, p + (size_t)(at % KV_PAGE) * row, n);
+    }
 }
 
 /* ---- decode: one row, the query heads of one kv head ---- */
@@ -40,10 +47,10 @@ static struct kv_rows rows_of(const struct cpu_attend_arg *a, enum kv_type type,
                               const uint8_t *pool, int page, int next, int head, int n, int lo, int hi,
                               bool half) {
     size_t row = kv_row_bytes(type, n);
-    const uint8_t *ahead = page_at(a, pool, next, head, row);
-    if (half) return (struct kv_rows){page_at(a, pool, page, head, row), ahead, row, row};
+    const uint8_t *ahead = page_at(a, pool, a->pages[next], head, row);
+    if (half) return (struct kv_rows){page_at(a, pool, a->pages[page], head, row), ahead, row, row};
     load_page(a, type, copy, pool, page, head, n, lo, hi);
-    return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), row};
+    return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), a->chosen ? 0 : row};
 }
 
 /* s[h][i] = scale q[h] . k[i], NH heads, four positions at a time from lo rounded down; the caller masks what lies
@@ -162,7 +169,9 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = a->heads;
     bool inside = a->store->v_in_k;
     const enum kv_type tk = a->store->k_type, tv = a->store->v_type;
-    bool half_k = tk == KV_F16 && hk % VL == 0, half_v = inside ? half_k : tv == KV_F16 && hv % VL == 0;
+    const bool plain = !a->chosen;
+    bool half_k = plain && tk == KV_F16 && hk % VL == 0,
+         half_v = inside ? half_k : plain && tv == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
     float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos), *turned = keep + G;
     if (kv_turned(tk)) {
@@ -176,17 +185,18 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     if (page < first / KV_PAGE) page = first / KV_PAGE;
     if (end > pos / KV_PAGE + 1) end = pos / KV_PAGE + 1;
     for (; page < end; page++) {
-        int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0, id = a->pages[page];
+        int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0;
         int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
-        int next = page + 1 < end ? a->pages[page + 1] : id;
-        struct kv_rows rk = rows_of(a, tk, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
+        int next = page + 1 < end ? page + 1 : page;
+        struct kv_rows rk = rows_of(a, tk, k, a->k_pool, page, next, kv_head, hk, lo, hi, half_k);
         if (half_k)
             all_scores(q, &rk, hk, lo, hi, scale, s, G, true);
         else
             all_scores(q, &rk, hk, lo, hi, scale, s, G, false);
         for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
-        struct kv_rows rv = inside ? rk : rows_of(a, tv, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
+        struct kv_rows rv =
+            inside ? rk : rows_of(a, tv, v, a->v_pool, page, next, kv_head, hv, lo, hi, half_v);
         if (half_v)
             all_values(s, keep, &rv, hv, lo, hi, part, G, true);
         else
@@ -309,12 +319,11 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;
         int hi = end - p * KV_PAGE + 1 < KV_PAGE ? end - p * KV_PAGE + 1 : KV_PAGE;
-        load_page(a, a->store->k_type, page, a->k_pool, a->pages[p], kv_head, hk, lo, hi);
+        load_page(a, a->store->k_type, page, a->k_pool, p, kv_head, hk, lo, hi);
         lanes_matmul(page + (size_t)lo * (size_t)hk, (size_t)hk, 1, hi - lo, hk, qt, s + (size_t)lo * R,
                      false);
         page_softmax(s, lo, hi, p * KV_PAGE, first, last, m, l, keep, op->softcap);
-        if (!a->store->v_in_k)
-            load_page(a, a->store->v_type, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
+        if (!a->store->v_in_k) load_page(a, a->store->v_type, page, a->v_pool, p, kv_head, hv, lo, hi);
         for (int d = 0; d < hv; d++)
             for (int r = 0; r < R; r += VL)
                 vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));

@@ -59,6 +59,8 @@ struct cpu_attend_arg {
     const int32_t *pages; /* pages of the rows' sequence */
     const int32_t
         *until; /* until[n] of the rows of a block: what they see beyond themselves; NULL: nothing */
+    /* Of one row: the positions that it looks at, which are then counted in the place of its sequence's, from 0 on; NULL: all */
+    const float *chosen;
 };
 /* The last position that row t of a block sees. */
 static inline int cpu_attend_last(const struct cpu_attend_arg *a, const int32_t *pos, int t) {
@@ -143,6 +145,9 @@ struct cpu_kernels {
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
                        const float *q, float *part, float *scratch);
     void (*attend_merge)(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out);
+    /* score[p] of the positions of pages page .. end, for the row at pos with q [n_head][hk] and w [n_head]. */
+    void (*index_row)(const struct cpu_attend_arg *a, const struct op_index *op, int pos, int page, int end,
+                      const float *q, const float *w, float *score, float *scratch);
     /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
      * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
     cpu_attend_block_fn *attend_block;

@@ -1,6 +1,7 @@
 /* The CPU kernels for AVX2, FMA and F16C, the floor; AVX-VNNI is the same with its own matmuls on quantised weights. */
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
+#include "cpu/kernels/index.h"
 #include "cpu/kernels/gemm_f32.h"
 #include "cpu/kernels/ssm.h"
 
@@ -14,7 +15,7 @@
         .gemv_fine = cpu_gemv_fine_avx2, .gemm_int8 = cpu_gemm_int8_##set,                                   \
         .gemm_int16 = cpu_gemm_int16_##set, .fine_int16 = cpu_fine_int16_##set,                              \
         .dequant_f32 = cpu_dequant_f32_avx2, .attend_row = attend_row, .attend_merge = attend_merge,         \
-        .attend_block = attend_block, .attend_rows = attend_rows, .prep_f32 = prep_f32,                      \
-        .gemm_f32 = gemm_f32, .untile = untile                                                               \
+        .attend_block = attend_block, .attend_rows = attend_rows, .index_row = index_row,                    \
+        .prep_f32 = prep_f32, .gemm_f32 = gemm_f32, .untile = untile                                         \
     }
 const struct cpu_kernels cpu_kernels_avx2 = KERNELS(avx2), cpu_kernels_avxvnni = KERNELS(avxvnni);

@@ -1,6 +1,7 @@
 /* The CPU kernels for AVX-512 (F, BW, VL, DQ, VNNI, BF16). */
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
+#include "cpu/kernels/index.h"
 #include "cpu/kernels/gemm_f32.h"
 #include "cpu/kernels/ssm.h"
 
@@ -35,6 +36,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .attend_merge = attend_merge,
     .attend_block = attend_block,
     .attend_rows = attend_rows,
+    .index_row = index_row,
     .prep_f32 = prep_f32,
     .gemm_f32 = gemm_f32,
     .untile = untile,

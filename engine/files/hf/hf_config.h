@@ -130,6 +130,8 @@ enum infer_status config_windows(struct config *c);
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
 /* Heads of latent attention (hf_latent.c), in the place of others; their rotated numbers. */
 enum infer_status config_latent(struct config *c, uint32_t *n_rot);
+/* What chooses its positions (hf_index.c). */
+enum infer_status config_index(struct config *c);
 /* Encoders, ctx rows of positions (hf_encoder.c). */
 enum infer_status config_encoder(struct config *c, uint32_t ctx);
 /* Layers with a state: which they are, and their sizes (hf_state.c). After config_windows. */

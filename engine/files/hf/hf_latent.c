@@ -60,7 +60,7 @@ enum infer_status config_latent(struct config *c, uint32_t *n_rot) {
     c->out->head_dim = (int)(nope + rope);
     memcpy(c->out->latent, (int[]){(int)nope, (int)value, (int)rank}, sizeof c->out->latent);
     *n_rot = rope;
-    return INFER_OK;
+    return c->out->table->attn.index_rope ? config_index(c) : INFER_OK;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------------------------- */

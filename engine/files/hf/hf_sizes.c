@@ -10,7 +10,8 @@
 /* c->windowed by layer_types; *n: how many are. */
 static enum infer_status read_layer_types(struct config *c, uint32_t *n) {
     const json_t *list = get_layers(c, K_LAYER_TYPES, "a list with a name for each layer");
-    const char *windowed = c->out->table->attn.chunked ? "chunked_attention" : "sliding_attention";
+    const char *windowed = c->out->table->attn.chunked ? "chunked_attention" : "sliding_attention",
+               *usual = c->out->table->attn.index_rope ? "indexed_attention" : "full_attention";
     size_t i;
     json_t *v;
     json_array_foreach(list, i, v) {
@@ -18,10 +19,9 @@ static enum infer_status read_layer_types(struct config *c, uint32_t *n) {
         if (!name) return key_wrong(c, K_LAYER_TYPES, "a list of names");
         if (c->mixed && (c->mixed[i] = strcmp(name, "linear_attention") == 0)) continue;
         *n += c->windowed[i] = strcmp(name, windowed) == 0;
-        if (!c->windowed[i] && strcmp(name, "full_attention") != 0)
-            return err_set(INFER_E_UNSUPPORTED,
-                           "%s: 'layer_types' says '%.32s'; full_attention and %s are known", c->path, name,
-                           windowed);
+        if (!c->windowed[i] && strcmp(name, usual) != 0)
+            return err_set(INFER_E_UNSUPPORTED, "%s: 'layer_types' says '%.32s'; %s and %s are known",
+                           c->path, name, usual, windowed);
     }
     return c->status;
 }

@@ -1,0 +1,62 @@
+/* The choice of positions: who scores and who chooses what.
+ *
+ * Of few rows the positions are shared in parts of whole pages; of many, rows. A position's score is one kernel's sum either way. */
+#include "cpu/cpu_list.h"
+#include "seam/choose.h"
+
+static bool shares_positions(const struct cpu_step *s) { return s->n_row <= CPU_PART_ROWS; }
+/* Where there are no more than can be chosen no score is looked at. */
+static bool has_scores(const struct op_index *o, int pos) { return pos >= o->n_top; }
+
+static int parts(const struct cpu_step *s) {
+    int pos = 0;
+    for (int t = 0; t < s->n_row; t++)
+        if (s->s->pos[t] > pos) pos = s->s->pos[t];
+    return pos / KV_PAGE / CPU_PART_PAGES + 1;
+}
+int cpu_index_units(const struct cpu_step *s) { return shares_positions(s) ? s->n_row * parts(s) : s->n_row; }
+
+size_t cpu_index_floats(const struct backend_config *c, int n_thread) {
+    const size_t rows = n_thread > CPU_PART_ROWS ? (size_t)n_thread : CPU_PART_ROWS;
+    return rows * (size_t)cpu_index_row_floats(c);
+}
+
+static void score_pages(const struct op_index *o, struct cpu_step *s, int thread, int t, int page, int end,
+                        float *score) {
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[o->store];
+    const struct kv_group *g = &c->config.kv_group[st->group];
+    const struct cpu_attend_arg arg = {.store = st,
+                                       .k_pool = c->k_pool[o->store],
+                                       .page_stride = c->page_stride[st->group],
+                                       .pages = s->s->pages[st->group] +
+                                                (size_t)s->s->slot[t] * (size_t)g->max_pages};
+    if (has_scores(o, s->s->pos[t]))
+        c->k->index_row(&arg, o, s->s->pos[t], page, end, cpu_row(s, o->q, t), cpu_row(s, o->w, t), score,
+                        c->work[thread].scratch);
+}
+static void choose(const struct op_index *o, struct cpu_step *s, int t, const float *score) {
+    choose_top(score, s->s->pos[t] + 1, cpu_row(s, o->chosen, t), o->n_top);
+}
+
+void cpu_op_index(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_index *o = &op->op->index;
+    const size_t row = (size_t)cpu_index_row_floats(&s->cpu->config);
+    float *scores = s->cpu->index;
+    int victim = 0, u, a, b;
+    if (!shares_positions(s)) {
+        float *own = scores + (size_t)thread * row;
+        while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+            score_pages(o, s, thread, u, 0, s->s->pos[u] / KV_PAGE + 1, own);
+            choose(o, s, u, own);
+        }
+        return;
+    }
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        const int t = u % s->n_row, page = u / s->n_row * CPU_PART_PAGES;
+        score_pages(o, s, thread, t, page, page + CPU_PART_PAGES, scores + (size_t)t * row);
+    }
+    cpu_barrier(s);
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) choose(o, s, t, scores + (size_t)t * row);
+}

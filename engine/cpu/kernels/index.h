@@ -1,0 +1,31 @@
+/* Scores of positions (OP_INDEX), included once per instruction set behind attend.h, whose products these are. */
+
+/* score[p] of the positions on pages page .. end that the row at pos sees, and anything behind pos on its page. */
+static void index_row(const struct cpu_attend_arg *a, const struct op_index *op, int pos, int page, int end,
+                      const float *q, const float *w, float *score, float *scratch) {
+    const int n = a->store->head_dim_k, heads = op->n_head;
+    const enum kv_type type = a->store->k_type;
+    const bool half = type == KV_F16 && n % VL == 0;
+    float *k = scratch, *s = k + KV_PAGE * n, *turned = s + KV_PAGE * heads;
+    if (kv_turned(type)) {
+        memcpy(turned, q, sizeof *q * (size_t)(heads * n));
+        for (int h = 0; h < heads; h++) vec_kv_turn(turned + h * n, n, kv_turn_of(a->store, false), 1);
+        q = turned;
+    }
+    if (end > pos / KV_PAGE + 1) end = pos / KV_PAGE + 1;
+    for (; page < end; page++) {
+        const int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
+        const struct kv_rows rows =
+            rows_of(a, type, k, a->k_pool, page, page + 1 < end ? page + 1 : page, 0, n, 0, hi, half);
+        if (half)
+            all_scores(q, &rows, n, 0, hi, 1, s, heads, true);
+        else
+            all_scores(q, &rows, n, 0, hi, 1, s, heads, false);
+        for (int i = 0; i < KV_PAGE; i += VL) {
+            vf sum = vf_set(0);
+            for (int h = 0; h < heads; h++) /* a NaN stays one */
+                sum = vf_fma(vf_set(w[h]), vf_max(vf_set(0), vf_load(s + h * KV_PAGE + i)), sum);
+            vf_store(score + (size_t)page * KV_PAGE + i, sum);
+        }
+    }
+}
