@@ -480,12 +480,74 @@ static void parts(void **state) {
     CHECK_SCHEMAS(list);
 }
 
+/* "not" keyword by keyword, and what only one branch of oneOf takes. */
+static void negations(void **state) {
+    (void)state;
+    static const struct vector list[] = {
+        {"{'not': {'type': 'integer'}}", {"'a'", "{'a': 1}", "1.5", "-0.25", "null"}, {"1", "1.0", "-3"}},
+        {"{'not': {'type': ['integer', 'boolean']}}", {"'a'", "1.5", "[]"}, {"1", "true"}},
+        {"{'not': {'type': 'object', 'properties': {'a': {'type': 'string'}}}}",
+         {"1", "[]", "{'a': 1}", "{'a': null}"},
+         {"{}", "{'a': 'x'}"}},
+        {"{'not': {'enum': [1, 'a', null]}}", {"2", "'b'", "true", "{}", "[]"}, {"1", "'a'", "null"}},
+        {"{'not': {'minimum': 3}}", {"2", "2.5", "-1"}, {"3", "4", "'a'"}},
+        {"{'$schema': 'http://json-schema.org/draft-04/schema#', 'not': {'minimum': 3, 'exclusiveMinimum': true}}",
+         {"3", "2"},
+         {"4"}},
+        {"{'not': {'minLength': 3}}", {"'ab'", "''"}, {"'abc'", "1"}},
+        {"{'not': {'items': {'type': 'integer'}}}", {"['a']", "[1, null]"}, {"[]", "[1]", "1"}},
+        {"{'not': {'contains': {'const': 1}}}", {"[]", "[2, 'a']"}, {"[1]", "[2, 1]", "1"}},
+        {"{'items': {'enum': [1, 2]}, 'not': {'contains': {'const': 1}, 'minContains': 2}}",
+         {"[]", "[1]", "[2, 1, 2]"},
+         {"[1, 1]", "[1, 2, 1]"}},
+        {"{'not': {'prefixItems': [true, {'type': 'null'}], 'items': false}}",
+         {"[1, 2]", "[1, null, 3]"},
+         {"[]", "[1]", "[1, null]"}},
+        {"{'not': {'required': ['a'], 'maxProperties': 1}}", {"{'b': 1}", "{'a': 1, 'b': 2}"}, {"{'a': 1}"}},
+        {"{'properties': {'a': {'const': 1}, 'b': {'const': 2}}, 'not': {'properties': {'a': true}, 'additionalProperties': false}}",
+         {"{'b': 2}", "{'b': 2, 'a': 1}"},
+         {"{}", "{'a': 1}"}},
+        {"{'properties': {'xa': {'enum': [1, 2]}, 'b': {'const': 2}}, 'not': {'patternProperties': {'^x': {'const': 1}}}}",
+         {"{'xa': 2}"},
+         {"{'xa': 1}", "{}", "{'b': 2}"}},
+        {"{'not': {'not': {'const': 1}}}", {"1"}, {"2"}},
+        {"{'enum': [1, 2, 3, 4], 'not': {'oneOf': [{'minimum': 2}, {'maximum': 3}]}}",
+         {"2", "3"},
+         {"1", "4"}},
+        {"{'if': {'exclusiveMaximum': 0}, 'then': {'minimum': -10}}", {"-5", "0", "7"}, {"-11", "-100"}},
+        /* how many members, in order, required first; others where the named ones are too few */
+        {"{'properties': {'a': {'const': 1}, 'b': {'const': 2}, 'c': {'const': 3}, 'd': {'const': 4}}, 'required': ['b'], 'minProperties': 3, 'maxProperties': 3}",
+         {"{'b': 2, 'a': 1, 'c': 3}", "{'b': 2, 'c': 3, 'd': 4}"},
+         {"{'b': 2, 'a': 1}", "{'b': 2, 'a': 1, 'c': 3, 'd': 4}", "{'a': 1, 'c': 3, 'd': 4}"}},
+        {"{'properties': {'a': {'const': 1}}, 'additionalProperties': {'type': 'null'}, 'minProperties': 2, 'maxProperties': 3}",
+         {"{'a': 1, 'x': null}", "{'x': null, 'y': null, 'z': null}", "{'a': 1, 'x': null, 'y': null}"},
+         {"{'a': 1}", "{'x': null, 'x': null}", "{'a': 1, 'x': null, 'y': null, 'z': null}", "{'x': null}"}},
+        {"{'properties': {'a': {'const': 1}}, 'minProperties': 2}", {"{'a': 1, 'x': 5}"}, {"{'a': 1}", "{}"}},
+        /* oneOf: proofs of what a grammar makes hold for branches that stay as they are, and for no others */
+        {"{'oneOf': [{'type': 'number'}, {'type': 'null'}, {'type': 'integer'}]}", {"1.5", "null"}, {"1"}},
+        {"{'oneOf': [{'type': 'integer', 'maximum': 0}, {'type': 'integer', 'minimum': 0}]}",
+         {"-1", "1"},
+         {"0"}},
+        {"{'oneOf': [{'type': 'number'}, {}]}", {"'a'", "{}", "null"}, {"1", "1.5"}},
+        {"{'oneOf': [{'properties': {'a': {'const': 1}}, 'required': ['a']}, {'properties': {'b': {'const': 2}}, 'required': ['b']}]}",
+         {"{'a': 1}", "{'b': 2}"},
+         {"{'a': 1, 'b': 2}", "{}"}},
+        {"{'oneOf': [{'type': 'object', 'properties': {'x': {}}, 'unevaluatedProperties': true}, {'type': 'object', 'required': ['n']}]}",
+         {"{'x': 1}"},
+         {"{'n': 1}", "{'x': 1, 'n': 1}"}},
+        {"{'oneOf': [{'properties': {'x': {'minLength': 2}}, 'required': ['x']}, {'properties': {'x': {'type': 'object'}}, 'required': ['x']}, "
+         "{'properties': {'x': {'type': 'string'}}, 'required': ['x']}]}",
+         {"{'x': 'a'}", "{'x': 1}"},
+         {"{'x': {}}", "{'x': 'ab'}"}},
+    };
+    CHECK_SCHEMAS(list);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),          cmocka_unit_test(regexes),
-        cmocka_unit_test(larks),          cmocka_unit_test(references),
-        cmocka_unit_test(left_recursion), cmocka_unit_test(tags),
-        cmocka_unit_test(errors),         cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(negations), cmocka_unit_test(parts),      cmocka_unit_test(regexes),
+        cmocka_unit_test(larks),     cmocka_unit_test(references), cmocka_unit_test(left_recursion),
+        cmocka_unit_test(tags),      cmocka_unit_test(errors),     cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,97 +141,7 @@ static enum infer_status visit_constants(struct schema *S, const json_t *j, stru
     return n ? INFER_OK : schema_nothing(S, "no value of enum or const is valid");
 }
 
-/* ---- alternatives ---- */
-
-/* What is there before a schema is tried. */
-struct mark {
-    size_t n_text, n_branch, place;
-    json_t *refs;
-};
-
-static enum infer_status mark_begin(const struct schema *S, const struct stext *t, struct mark *m) {
-    *m = (struct mark){S->t.n, t->n, S->n_place, json_copy(S->refs)};
-    return m->refs ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
-}
-
-/* Where nothing was valid *there is false, and no trace is left: rules, what refers to them, the place. */
-static enum infer_status mark_end(struct schema *S, struct stext *t, struct mark *m, enum infer_status st,
-                                  bool *there) {
-    *there = !(st && S->nothing && st != INFER_E_MEMORY);
-    if (!*there) {
-        S->t.n = m->n_text;
-        t->n = m->n_branch;
-        schema_leave(S, m->place);
-        S->nothing = false;
-        json_object_clear(S->refs);
-        if (json_object_update(S->refs, m->refs))
-            *there = true, st = err_set(INFER_E_MEMORY, "out of memory: a schema");
-    }
-    json_decref(m->refs);
-    return st;
-}
-
-enum infer_status schema_try(struct schema *S, const json_t *j, const char *key, struct stext *t,
-                             bool *there) {
-    struct mark m;
-    *there = true;
-    TRY(mark_begin(S, t, &m));
-    enum infer_status st = mark_end(S, t, &m, schema_visit_at(S, key, NULL, j, t), there);
-    return *there ? st : INFER_OK;
-}
-
-/* One branch; the status is why nothing is valid where *there is false. */
-static enum infer_status try_branch(struct schema *S, const json_t *base, const char *key, size_t i,
-                                    struct stext *t, bool *there) {
-    const json_t *part = json_array_get(json_object_get(base, key), i);
-    struct mark m;
-    json_t *whole = NULL;
-    *there = true;
-    TRY(mark_begin(S, t, &m));
-    enum infer_status st = schema_constrains(base, key) ? schema_join(S, base, key, part, &whole) : INFER_OK;
-    if (!st) st = schema_visit_nth(S, key, i, whole ? whole : part, t);
-    json_decref(whole);
-    return mark_end(S, t, &m, st, there);
-}
-
-static enum infer_status visit_any(struct schema *S, const json_t *j, const char *key, struct stext *t) {
-    const json_t *list = json_object_get(j, key);
-    enum infer_status st = INFER_OK;
-    bool some = false, there;
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return err_set(INFER_E_INPUT, "%s is no list of schemas", key);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const size_t before = t->n;
-        if (some) stext_put(t, "| ");
-        st = try_branch(S, j, key, i, t, &there);
-        if (st && there) return st;
-        some |= there;
-        if (!there) t->n = before;
-    }
-    S->nothing = !some; /* then the last branch's message stands */
-    return some ? INFER_OK : st;
-}
-
-/* oneOf is anyOf where no text made for one branch is valid under another; anything else is refused. */
-enum infer_status schema_check_exclusive(struct schema *S, const json_t *j) {
-    const json_t *list = json_object_get(j, "oneOf");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *whole;
-        enum infer_status st = schema_join(S, j, "oneOf", json_array_get(list, i), &whole);
-        if (st && !S->nothing) return st;
-        S->nothing = false;
-        if (st) continue; /* the branch is none */
-        size_t k = 0;
-        while (k < json_array_size(list) && (k == i || schema_apart(S, whole, json_array_get(list, k), 0)))
-            k++;
-        json_decref(whole);
-        if (k < json_array_size(list))
-            return err_set(INFER_E_UNSUPPORTED,
-                           "'oneOf' whose branches %zu and %zu may both hold is not supported (anyOf is)",
-                           i < k ? i : k, i < k ? k : i);
-    }
-    return INFER_OK;
-}
+/* ---- one schema ---- */
 
 static enum infer_status visit_types(struct schema *S, const json_t *j, const json_t *types,
                                      struct stext *t) {
@@ -249,8 +159,6 @@ static enum infer_status visit_types(struct schema *S, const json_t *j, const js
     }
     return INFER_OK;
 }
-
-/* ---- one schema ---- */
 
 static bool has_any(const json_t *j, const char *const *keys) {
     for (; *keys; keys++)
@@ -272,8 +180,8 @@ const char *schema_guess_type(const struct schema *S, const json_t *j) {
     if (has_any(j, array)) return "array";
     if (has_any(j, string) || (format && schema_knows_format(format))) return "string";
     if (has_any(j, number)) return "number";
-    return json_object_size(j) == 0 && S->depth == 1 ? "object"
-                                                     : "any"; /* an answer to "any JSON" is an object */
+    return j == S->root && json_object_size(j) == 0 ? "object"
+                                                    : "any"; /* an answer to "any JSON" is an object */
 }
 
 static enum infer_status visit_type(struct schema *S, const json_t *j, const char *type, struct stext *t) {
@@ -293,13 +201,15 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
     else if (strcmp(type, "array") == 0)
         return schema_array(S, j, t);
     else if (strcmp(type, "string") == 0)
-        return schema_is_other_text(j) ? schema_other_text(j, t) : schema_string(j, t);
+        return schema_is_other_text(j) ? schema_other_text(j, t) : schema_string(S, j, t);
     else if (strcmp(type, "integer") == 0)
         return schema_integer(S, j, t);
     else if (strcmp(type, "number") == 0)
         return schema_number(S, j, t);
     else if (strcmp(type, "boolean") == 0 || strcmp(type, "null") == 0)
         stext_put(t, "%s ", type);
+    else if (strcmp(type, SCHEMA_FRACTION) == 0)
+        return schema_fraction(j, t);
     else if (strcmp(type, "any") == 0)
         schema_any(S, t);
     else
@@ -321,11 +231,8 @@ static enum infer_status visit_body(struct schema *S, const json_t *j, struct st
     if (ref && !json_is_string(ref)) return err_set(INFER_E_INPUT, "$ref is no text");
     if (ref && !schema_constrains(j, "$ref")) return schema_ref(S, json_string_value(ref), t);
     if (ref || json_object_get(j, "allOf") || schema_has_condition(j)) return schema_merged(S, j, t);
-    if (json_object_get(j, "anyOf")) return visit_any(S, j, "anyOf", t);
-    if (json_object_get(j, "oneOf")) {
-        TRY(schema_check_exclusive(S, j));
-        return visit_any(S, j, "oneOf", t);
-    }
+    if (json_object_get(j, "anyOf")) return schema_any_of(S, j, "anyOf", t);
+    if (json_object_get(j, "oneOf")) return schema_one_of(S, j, t);
     if (json_object_get(j, "not") && !schema_is_other_text(j)) return schema_not(S, j, t);
     if (json_object_get(j, "const") || json_object_get(j, "enum")) return visit_constants(S, j, t);
     if (json_is_array(type)) return visit_types(S, j, type, t);

@@ -9,7 +9,9 @@ enum schema_verdict { SCHEMA_NO, SCHEMA_YES, SCHEMA_UNKNOWN };
 /* Keywords of numbers (schema_number.c) and of strings (schema_string.c). */
 enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t);
 enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t);
-enum infer_status schema_string(const json_t *j, struct stext *t);
+/* SCHEMA_FRACTION: without bounds. */
+enum infer_status schema_fraction(const json_t *j, struct stext *t);
+enum infer_status schema_string(struct schema *S, const json_t *j, struct stext *t);
 /* Whether a pattern of ECMA-262 matches somewhere in a text. errors: INFER_E_INPUT (the pattern cannot be read),
  * INFER_E_UNSUPPORTED (it takes too long, or the text has characters that it may take otherwise here) */
 enum infer_status schema_matches(const char *pattern, const char *text, bool *matches);
@@ -105,8 +107,14 @@ enum infer_status schema_join(struct schema *S, const json_t *base, const char *
 /* Visits base with $ref, allOf and conditions resolved. */
 enum infer_status schema_merged(struct schema *S, const json_t *base, struct stext *t);
 
-/* oneOf of j is anyOf: no text made for one branch is valid under another. errors: INFER_E_UNSUPPORTED naming two branches */
-enum infer_status schema_check_exclusive(struct schema *S, const json_t *j);
+/* ---- anyOf and oneOf (schema_branches.c) ---- */
+
+/* Visits anyOf of j; shown: what places and messages call it. */
+enum infer_status schema_any_of(struct schema *S, const json_t *j, const char *shown, struct stext *t);
+enum infer_status schema_one_of(struct schema *S, const json_t *j, struct stext *t);
+/* The branches of oneOf, each without what another one takes, to be given back: of these one holds, or several do. alone: they are visited as they are
+ * beside the other keywords of j, so that what no grammar of theirs makes need not be taken away. */
+enum infer_status schema_exclusive(struct schema *S, const json_t *j, bool alone, json_t **out);
 
 /* ---- unevaluatedProperties, unevaluatedItems (schema_unevaluated.c); all to be given back ---- */
 
@@ -118,12 +126,14 @@ enum infer_status schema_close_flat(const struct schema *S, const json_t *j, jso
 /* Any j. errors: INFER_E_UNSUPPORTED (while proving: it has branches), those of joining */
 enum infer_status schema_closed(struct schema *S, const json_t *j, json_t **out);
 
-/* ---- conditions and not (schema_not.c) ---- */
+/* ---- conditions and not (schema_if.c, schema_not.c, schema_negate.c) ---- */
 
 /* j has if, then, else or a dependency of members. */
 bool schema_has_condition(const json_t *j);
 /* j with its conditions as anyOf; to be given back. errors: INFER_E_INPUT (malformed), INFER_E_MEMORY */
 enum infer_status schema_conditions(const json_t *j, json_t **out);
+/* Schemas of which one holds where minus (effective) does not, to be given back; base: what they will be joined with. errors: INFER_E_UNSUPPORTED ('not') */
+enum infer_status schema_negate(struct schema *S, const json_t *base, const json_t *minus, json_t **out);
 /* Visits a schema with "not": what is valid under both is left out, or the keyword is refused. */
 enum infer_status schema_not(struct schema *S, const json_t *j, struct stext *t);
 /* j is false, or {not: {}}. */
@@ -134,6 +144,8 @@ enum infer_status schema_other_text(const json_t *j, struct stext *t);
 
 /* ---- proofs (schema_logic.c, schema_valid.c) ---- */
 
+/* A type of this converter's own: numbers that are no integers. */
+#define SCHEMA_FRACTION "number without integers"
 /* A type, and those that the keyword "type" allows, as bits; an integer is a number too. "any": all. */
 int schema_type_bits(const char *name);
 int schema_types(const json_t *j);
@@ -146,5 +158,9 @@ json_t *schema_effective(struct schema *S, const json_t *j);
 bool schema_same_value(const json_t *a, const json_t *b);
 /* Whether v is valid under a schema; depth: 0 from outside. */
 enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth);
-/* True when it is proved that no text made for a is valid under b. */
+/* Properties that may all not be there, or NULL: other members are made then. */
+bool schema_names_none(const json_t *properties);
+/* True when it is proved that no value is valid under both. */
 bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth);
+/* True when it is proved that no text made for a is valid under b; a is visited as it is, joined with nothing. */
+bool schema_made_apart(struct schema *S, const json_t *a, const json_t *b);

@@ -27,9 +27,15 @@ int schema_type_bits(const char *name) {
     static const struct {
         const char *name;
         int bits;
-    } types[] = {
-        {"null", T_NULL},     {"boolean", T_BOOL}, {"integer", T_INTEGER}, {"number", T_INTEGER | T_FRACTION},
-        {"string", T_STRING}, {"array", T_ARRAY},  {"object", T_OBJECT},   {"any", T_ALL}};
+    } types[] = {{"null", T_NULL},
+                 {"boolean", T_BOOL},
+                 {"integer", T_INTEGER},
+                 {"number", T_INTEGER | T_FRACTION},
+                 {"string", T_STRING},
+                 {"array", T_ARRAY},
+                 {"object", T_OBJECT},
+                 {"any", T_ALL},
+                 {SCHEMA_FRACTION, T_FRACTION}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, name) == 0) return types[i].bits;
     return T_ALL;
@@ -121,28 +127,41 @@ static bool numbers_part(const json_t *a, const json_t *b) {
     return false;
 }
 
-/* Whether text made for object schema a may hold a member of this name. */
+/* Whether an object that is valid under a may have a member of this name. */
 static bool may_have(const json_t *a, const char *name) {
-    const json_t *properties = get(a, "properties"), *more = get(a, "additionalProperties"),
-                 *p = get(properties, name);
-    if (p) return !json_is_false(p);
-    bool free_object = !properties && !more && !get(a, "required");
-    return is_required(a, name) || (more && !json_is_false(more)) || free_object ||
-           get(a, "patternProperties") || get(a, "propertyNames");
+    const json_t *p = get(get(a, "properties"), name), *more = get(a, "additionalProperties");
+    if (p) return !schema_is_never(p);
+    return get(a, "patternProperties") || !more || !schema_is_never(more);
 }
 
-static bool objects_part(struct schema *S, const json_t *a, const json_t *b, int depth) {
+bool schema_names_none(const json_t *properties) {
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)properties, name, v) if (!schema_is_never(v)) return false;
+    return true;
+}
+
+/* Whether the grammar of a makes one, where a is visited as it is. */
+static bool may_make(const json_t *a, const char *name) {
+    const json_t *properties = get(a, "properties"), *more = get(a, "additionalProperties");
+    const bool free_object = schema_names_none(properties) && !more && !get(a, "required"),
+               branched = get(a, "anyOf") || get(a, "oneOf") || get(a, "not") || schema_has_condition(a);
+    return branched || get(properties, name) || is_required(a, name) || (more && !json_is_false(more)) ||
+           free_object || get(a, "patternProperties") || get(a, "propertyNames") || get(a, "minProperties");
+}
+
+static bool objects_part(struct schema *S, const json_t *a, const json_t *b, bool made, int depth) {
     const json_t *need_a = get(a, "required"), *need_b = get(b, "required"), *yes = json_true();
     for (size_t i = 0; i < json_array_size(need_b); i++) {
         const char *name = json_string_value(json_array_get(need_b, i));
-        if (name && !may_have(a, name)) return true;
+        if (name && (!may_have(a, name) || (made && !may_make(a, name)))) return true;
     }
     for (size_t i = 0; i < json_array_size(need_a); i++) {
         const char *name = json_string_value(json_array_get(need_a, i));
         if (!name) continue;
         const json_t *in_a = get(get(a, "properties"), name), *in_b = get(get(b, "properties"), name);
         if (!in_b && !get(b, "patternProperties")) in_b = get(b, "additionalProperties");
-        if (!in_a) in_a = get(a, "additionalProperties");
+        if (!in_a && !get(a, "patternProperties")) in_a = get(a, "additionalProperties");
         if (in_b && schema_apart(S, in_a ? in_a : yes, in_b, depth + 1)) return true;
     }
     return false;
@@ -167,31 +186,23 @@ static bool values_part(struct schema *S, const json_t *listed, const json_t *ot
 }
 
 /* Every branch of an anyOf or oneOf of one is apart from the other. */
-static bool branches_part(struct schema *S, const json_t *branched, const json_t *other, bool made,
-                          int depth) {
+static bool branches_part(struct schema *S, const json_t *branched, const json_t *other, int depth) {
     static const char *const keys[] = {"anyOf", "oneOf"};
     for (int k = 0; k < 2; k++) {
         const json_t *list = get(branched, keys[k]);
         bool all = json_array_size(list) > 0;
-        for (size_t i = 0; i < json_array_size(list) && all; i++) {
-            const json_t *branch = json_array_get(list, i);
-            all =
-                made ? schema_apart(S, branch, other, depth + 1) : schema_apart(S, other, branch, depth + 1);
-        }
+        for (size_t i = 0; i < json_array_size(list) && all; i++)
+            all = schema_apart(S, json_array_get(list, i), other, depth + 1);
         if (all) return true;
     }
     return false;
 }
 
-static bool apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
-    int types_a = get(a, "type") ? schema_types(a) : schema_type_bits(schema_guess_type(S, a)),
-        types_b = schema_types(b);
-    bool listed =
-        get(a, "const") || get(a, "enum") || get(a, "anyOf") || get(a, "oneOf"); /* these win over a guess */
-    if (listed && !get(a, "type")) types_a = T_ALL;
-    if (!(types_a & types_b) || values_part(S, a, b, depth) || values_part(S, b, a, depth)) return true;
-    if (branches_part(S, a, b, true, depth) || branches_part(S, b, a, false, depth)) return true;
-    switch (types_a & types_b) {
+static bool apart(struct schema *S, const json_t *a, const json_t *b, bool made, int depth) {
+    const int types = schema_types(a) & schema_types(b);
+    if (!types || values_part(S, a, b, depth) || values_part(S, b, a, depth)) return true;
+    if (branches_part(S, a, b, depth) || branches_part(S, b, a, depth)) return true;
+    switch (types) {
     case T_INTEGER:
     case T_FRACTION:
     case T_INTEGER | T_FRACTION:
@@ -200,21 +211,38 @@ static bool apart(struct schema *S, const json_t *a, const json_t *b, int depth)
         return ranges_part(a, b, "minLength", "maxLength");
     case T_ARRAY:
         return arrays_part(S, a, b, depth);
-    case T_OBJECT: /* conditions of a may bring members of their own */
-        return !listed && !schema_has_condition(a) && objects_part(S, a, b, depth);
+    case T_OBJECT:
+        return objects_part(S, a, b, made, depth);
     default:
         return false;
     }
 }
 
-bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
+static bool proved_apart(struct schema *S, const json_t *a, const json_t *b, bool made, int depth) {
     if (schema_is_never(a) || schema_is_never(b)) return true;
     if (depth > PROOF_DEPTH || !json_is_object(a) || !json_is_object(b) || ++S->n_proof > PROOF_STEPS)
         return false;
     json_t *x = schema_effective(S, a), *y = schema_effective(S, b);
-    bool proved = json_is_false(x) || json_is_false(y) ||
-                  (json_is_object(x) && json_is_object(y) && apart(S, x, y, depth));
+    const bool proved = json_is_false(x) || json_is_false(y) ||
+                        (json_is_object(x) && json_is_object(y) && apart(S, x, y, made, depth));
     json_decref(x);
     json_decref(y);
+    return proved;
+}
+
+bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
+    return proved_apart(S, a, b, false, depth);
+}
+
+bool schema_made_apart(struct schema *S, const json_t *a, const json_t *b) {
+    static const char *const others[] = {"type", "const", "enum", "anyOf", "oneOf", "allOf", "$ref", "not"};
+    const char *guess = schema_guess_type(S, a);
+    bool flat = json_is_object(a) && !schema_has_condition(a) && strcmp(guess, "any") != 0;
+    for (int i = 0; i < 8; i++) flat = flat && !get(a, others[i]);
+    if (!flat) return proved_apart(S, a, b, true, 0);
+    json_t *typed = json_copy((json_t *)a);
+    const bool proved = typed && !json_object_set_new(typed, "type", json_string(guess)) &&
+                        proved_apart(S, typed, b, true, 0);
+    json_decref(typed);
     return proved;
 }

@@ -52,15 +52,16 @@ static enum infer_status nothing_left(struct schema *S, const char *key) {
 /* Elements of one list that the other has too; types: a number takes integers. */
 static enum infer_status intersect(struct schema *S, json_t *into, const char *key, const json_t *a,
                                    const json_t *b, bool types) {
+    const int number = schema_type_bits("number");
     json_t *left = json_array(), *x, *y;
     size_t i, k;
     if (!left) return out_of_memory();
     json_array_foreach((json_t *)a, i, x) {
         json_array_foreach((json_t *)b, k, y) {
-            const char *p = types ? json_string_value(x) : NULL, *q = types ? json_string_value(y) : NULL;
-            bool narrower = p && q && strcmp(p, "integer") == 0 && strcmp(q, "number") == 0;
-            bool wider = p && q && strcmp(q, "integer") == 0 && strcmp(p, "number") == 0;
-            if ((!types && schema_same_value(x, y)) || (types && json_equal(x, y)) || narrower || wider)
+            const int p = types && json_is_string(x) ? schema_type_bits(json_string_value(x)) : 0,
+                      q = types && json_is_string(y) ? schema_type_bits(json_string_value(y)) : 0;
+            const bool numbers = p && q && !((p | q) & ~number), wider = numbers && (p & q) == q;
+            if (types ? json_equal(x, y) || wider || (numbers && (p & q) == p) : schema_same_value(x, y))
                 json_array_append(left, wider ? y : x);
         }
     }

@@ -1,5 +1,4 @@
-/* Conditions and "not" of a JSON Schema. A condition becomes anyOf: it holds and what it asks for does, or it does not hold.
- * "not" is taken away from the schema that it stands in where that leaves a schema; else it is refused. */
+/* "not" of a JSON Schema is taken away from the schema that it stands in where that leaves a schema; else it is refused. */
 #include "text/schema/schema_int.h"
 
 #include <stdlib.h>
@@ -9,54 +8,6 @@ enum { RANGES_MAX = 8 };
 
 static json_t *get(const json_t *j, const char *key) { return json_object_get(j, key); }
 static enum infer_status no_memory(void) { return err_set(INFER_E_MEMORY, "out of memory: a schema"); }
-
-/* ---- conditions ---------------------------------------------------------------------------------------------- */
-
-static const char *const conditions[] = {
-    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", NULL};
-
-bool schema_has_condition(const json_t *j) {
-    for (const char *const *k = conditions; *k; k++)
-        if (get(j, *k)) return true;
-    return false;
-}
-
-/* The member is not there, or those of a list are; or it is there and a schema holds, which sees members then. */
-static json_t *dependency(const char *name, json_t *v) {
-    json_t *then = json_is_array(v)
-                       ? json_pack("{s:O}", "required", v)
-                       : json_pack("{s:[{s:s, s:[s]}, O]}", "allOf", "type", "object", "required", name, v);
-    return json_pack("{s:[{s:{s:b}}, o]}", "anyOf", "properties", name, 0, then);
-}
-
-enum infer_status schema_conditions(const json_t *j, json_t **out) {
-    json_t *rest = json_copy((json_t *)j), *parts = json_array(), *yes = json_true(), *v;
-    json_t *when = get(j, "if"), *then = get(j, "then"), *other = get(j, "else");
-    bool failed = !rest || !parts || json_array_append(parts, rest);
-    for (const char *const *k = conditions; *k; k++) json_object_del(rest, *k);
-    if (when && (then || other))
-        failed |= json_array_append_new(parts, json_pack("{s:[{s:[O, O]}, {s:[{s:O}, O]}]}", "anyOf", "allOf",
-                                                         when, then ? then : yes, "allOf", "not", when,
-                                                         other ? other : yes)) != 0;
-    for (int i = 3; i < 6; i++) {
-        const char *name;
-        json_object_foreach(get(j, conditions[i]), name, v) failed |=
-            json_array_append_new(parts, dependency(name, v)) != 0;
-    }
-    *out = failed ? NULL : json_pack("{s:O}", "allOf", parts);
-    for (int i = 0; i < 2; i++) { /* these see what the conditions have seen, so they stay outside */
-        static const char *const outer[] = {"unevaluatedProperties", "unevaluatedItems"};
-        if (*out && get(j, outer[i])) failed |= json_object_set(*out, outer[i], get(j, outer[i])) != 0;
-        json_object_del(rest, outer[i]);
-    }
-    json_decref(rest);
-    json_decref(parts);
-    if (!failed && *out) return INFER_OK;
-    json_decref(*out);
-    return no_memory();
-}
-
-/* ---- not ----------------------------------------------------------------------------------------------------- */
 
 /* Beside annotations j has none but these keywords. */
 static bool has_only(const json_t *j, const char *const *keys) {
@@ -123,28 +74,6 @@ static enum infer_status filter_values(struct schema *S, json_t *base, const jso
     return st;
 }
 
-/* Types of base without those of "not". A number without the integers is no type. */
-static enum infer_status subtract_types(struct schema *S, json_t *base, const json_t *minus) {
-    static const char *const all[] = {"object", "array", "string", "number", "boolean", "null", "integer"};
-    int have = schema_types(base), gone = schema_types(minus);
-    bool any = have == schema_type_bits("any") && schema_constrains(base, ""),
-         fits = !any || strcmp(schema_guess_type(S, base), "any") == 0;
-    json_t *left = json_array();
-    enum infer_status st = left ? INFER_OK : no_memory();
-    for (int i = 0; i < 7 && !st; i++) {
-        int bits = schema_type_bits(all[i]);
-        if ((bits & have) != bits || !(bits & ~gone)) continue;                    /* not there, or gone */
-        if (i == 6 && have & ~gone & schema_type_bits("number") & ~bits) continue; /* said by "number" */
-        if (bits & gone) fits = false;
-        if (json_array_append_new(left, json_string(all[i]))) st = no_memory();
-    }
-    if (!st && !fits) st = schema_unsupported("not");
-    if (!st && json_array_size(left) == 0) st = schema_nothing(S, "'not' leaves no type");
-    if (!st && json_object_set(base, "type", left)) st = no_memory();
-    json_decref(left);
-    return st;
-}
-
 static int by_number(const void *a, const void *b) {
     double x = json_number_value(*(json_t *const *)a), y = json_number_value(*(json_t *const *)b);
     return (x > y) - (x < y);
@@ -183,26 +112,19 @@ static enum infer_status split_ranges(struct schema *S, json_t *base, json_t *va
     return st;
 }
 
-/* Numbers beyond one of the bounds. */
-static enum infer_status subtract_bounds(struct schema *S, json_t *base, const json_t *minus) {
-    static const char *const turn[][2] = {{"minimum", "exclusiveMaximum"},
-                                          {"exclusiveMinimum", "maximum"},
-                                          {"maximum", "exclusiveMinimum"},
-                                          {"exclusiveMaximum", "minimum"}};
-    json_t *ways = json_array();
-    bool failed = !ways, number = !(schema_types(base) & ~schema_type_bits("number"));
-    for (int i = 0; i < 4; i++) {
-        json_t *bound = get(minus, turn[i][0]);
-        number &= !bound || json_is_number(bound);
-        if (bound) failed |= json_array_append_new(ways, json_pack("{s:O}", turn[i][1], bound)) != 0;
-    }
-    enum infer_status st = failed ? no_memory() : !number ? schema_unsupported("not") : narrow(S, base, ways);
-    json_decref(ways);
-    return st;
+/* base without a type, and without a keyword of one, allows each. */
+static enum infer_status name_types(json_t *base) {
+    json_t *all = json_pack("[s, s, s, s, s, s]", "object", "array", "string", "number", "boolean", "null");
+    return !all || json_object_set_new(base, "type", all) ? no_memory() : INFER_OK;
+}
+
+static bool is_any(const struct schema *S, const json_t *base) {
+    return !get(base, "type") && strcmp(schema_guess_type(S, base), "any") == 0;
 }
 
 /* Values taken from a schema of one type; of several types, each becomes a branch first. */
 static enum infer_status subtract_values(struct schema *S, json_t *base, json_t *minus) {
+    if (is_any(S, base) && !get(base, "anyOf")) TRY(name_types(base));
     json_t *type = get(base, "type"), *list = get(minus, "enum"), *v;
     const char *name = json_is_string(type) ? json_string_value(type) : schema_guess_type(S, base);
     size_t i;
@@ -236,71 +158,46 @@ static enum infer_status subtract_values(struct schema *S, json_t *base, json_t 
     return st;
 }
 
-static bool is_required(const json_t *j, const char *name) {
-    json_t *list = get(j, "required"), *v;
-    size_t i;
-    json_array_foreach(list, i,
-                       v) if (json_is_string(v) && strcmp(json_string_value(v), name) == 0) return true;
-    return false;
+static enum infer_status subtract(struct schema *S, json_t *base, json_t *minus, bool alone, int depth);
+
+/* One of anyOf after the other. */
+static enum infer_status subtract_each(struct schema *S, json_t *base, const json_t *list, int depth) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *part = schema_effective(S, json_array_get(list, i)), *whole = schema_effective(S, base);
+        enum infer_status st = part && whole ? INFER_OK : schema_unsupported("not");
+        if (!st && json_is_false(whole)) st = schema_nothing(S, "'not' leaves nothing");
+        if (!st && whole != base && (json_object_clear(base) || json_object_update(base, whole)))
+            st = no_memory();
+        if (!st) st = subtract(S, base, part, false, depth + 1);
+        json_decref(part);
+        json_decref(whole);
+        TRY(st);
+    }
+    return INFER_OK;
 }
 
-/* Objects: a member that "not" requires is missing, or one that it describes is there and otherwise. */
-static enum infer_status subtract_members(struct schema *S, json_t *base, const json_t *minus) {
-    const char *type = json_string_value(get(base, "type")), *name;
-    json_t *ways = json_array(), *v;
-    size_t i;
-    bool failed = !ways;
-    if (strcmp(type ? type : schema_guess_type(S, base), "object") != 0)
-        return json_decref(ways), schema_unsupported("not");
-    json_array_foreach(get(minus, "required"), i, v) {
-        name = json_string_value(v);
-        if (name && !is_required(base, name))
-            failed |= json_array_append_new(ways, json_pack("{s:{s:b}}", "properties", name, 0)) != 0;
-    }
-    json_object_foreach(get(minus, "properties"), name, v) {
-        if (!get(get(base, "properties"), name)) continue; /* the grammar does not make it */
-        failed |= json_array_append_new(ways, json_pack("{s:{s:{s:O}}, s:[s]}", "properties", name, "not", v,
-                                                        "required", name)) != 0;
-    }
-    enum infer_status st = failed ? no_memory() : narrow(S, base, ways);
-    json_decref(ways);
-    return st;
-}
-
-/* base becomes a schema whose texts are not valid under "not" (joined already), or keeps a "not" for later. */
-static enum infer_status subtract(struct schema *S, json_t *base, json_t *minus, int depth) {
-    json_t *v, *list = get(minus, "anyOf");
-    size_t i;
+/* base becomes a schema whose texts are not valid under "not" (joined already), or keeps a "not" for later. alone: it is then visited as it is. */
+static enum infer_status subtract(struct schema *S, json_t *base, json_t *minus, bool alone, int depth) {
     if (json_is_false(minus)) return INFER_OK;
     if (json_is_true(minus) || ONLY(minus, "")) return schema_nothing(S, "'not': nothing is valid");
-    if (schema_apart(S, base, minus, 0)) return INFER_OK;
-    if (json_is_array(list) && ONLY(minus, "anyOf") && depth < 8) {
-        json_array_foreach(list, i, v) {
-            json_t *part = schema_effective(S, v), *whole = schema_effective(S, base);
-            bool both = part && whole &&
-                        (whole == base || (!json_object_clear(base) && !json_object_update(base, whole)));
-            enum infer_status st = both ? subtract(S, base, part, depth + 1) : schema_unsupported("not");
-            json_decref(part);
-            json_decref(whole);
-            TRY(st);
-        }
-        return INFER_OK;
-    }
+    if (alone ? schema_made_apart(S, base, minus) : schema_apart(S, base, minus, 0)) return INFER_OK;
+    if (json_is_array(get(minus, "anyOf")) && ONLY(minus, "anyOf") && depth < 8)
+        return subtract_each(S, base, get(minus, "anyOf"), depth);
     if (get(base, "const") || get(base, "enum")) return filter_values(S, base, minus);
-    if (ONLY(minus, "type")) return subtract_types(S, base, minus);
     if (ONLY(minus, "const", "enum", "type") && (get(minus, "const") || get(minus, "enum")))
         return subtract_values(S, base, minus);
-    if (ONLY(minus, "type", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"))
-        return subtract_bounds(S, base, minus);
-    if (ONLY(minus, "type", "properties", "required")) return subtract_members(S, base, minus);
-    return schema_unsupported("not");
+    json_t *ways;
+    TRY(schema_negate(S, base, minus, &ways));
+    enum infer_status st = narrow(S, base, ways);
+    json_decref(ways);
+    return st;
 }
 
 enum infer_status schema_not(struct schema *S, const json_t *j, struct stext *t) {
     json_t *base = json_copy((json_t *)j), *minus = schema_effective(S, get(j, "not"));
     enum infer_status st = base && minus ? INFER_OK : schema_unsupported("not");
     if (base) json_object_del(base, "not");
-    if (!st) st = subtract(S, base, minus, 0);
+    if (!st) st = subtract(S, base, minus, true, 0);
     if (!st) st = schema_visit(S, base, t);
     json_decref(base);
     json_decref(minus);

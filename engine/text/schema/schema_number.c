@@ -174,7 +174,7 @@ static enum infer_status visit_multiple(struct schema *S, const json_t *multiple
     TRY(integer_range(b, &lo, &hi, &none));
     int64_t n = (int64_t)step, from = lo / n + (lo % n > 0),
             to = hi / n - (hi % n < 0); /* from * n .. to * n */
-    if (from > to) return err_set(INFER_E_INPUT, "no multiple of %lld lies between the bounds", (long long)n);
+    if (from > to) return schema_nothing(S, "no multiple of %lld lies between the bounds", (long long)n);
     if (to - from < MULTIPLE_LIST) {
         stext_put(t, "( ");
         for (int64_t i = from; i <= to; i++)
@@ -242,13 +242,17 @@ static void digits_of(char *text, int64_t x, int n) {
     text[n] = 0;
 }
 
-/* sign integral "." from .. to, decimals of n digits, n at most 15 */
+/* sign integral "." from .. to, of n decimals, n at most 15; fewer decimals are those with zeros behind them. */
 static void put_unit(struct stext *t, const char *sign, int64_t integral, int64_t from, int64_t to, int n) {
     char lo[24], hi[24];
-    digits_of(lo, from, n);
-    digits_of(hi, to, n);
-    stext_put(t, "| \"%s%" PRId64 ".\" ", sign, integral);
-    same_length(t, lo, hi, (size_t)n);
+    for (; n > 0 && from <= to; n--) {
+        digits_of(lo, from, n);
+        digits_of(hi, to, n);
+        stext_put(t, "| \"%s%" PRId64 ".\" ", sign, integral);
+        same_length(t, lo, hi, (size_t)n);
+        from = from / 10 + (from % 10 > 0);
+        to /= 10;
+    }
 }
 
 /* Numbers with decimals between a and b, 0 <= a <= b < 1e14 or b infinite. */
@@ -301,4 +305,14 @@ enum infer_status schema_number(struct schema *S, const json_t *j, struct stext 
     t->failed |= r.failed;
     mem_free(r.p);
     return st;
+}
+
+enum infer_status schema_fraction(const json_t *j, struct stext *t) {
+    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+                                         "multipleOf"};
+    for (int i = 0; i < 5; i++)
+        if (json_object_get(j, bounds[i]))
+            return schema_unsupported("not of integers beside bounds of a number");
+    stext_put(t, "\"-\"? ( \"0\" | [1-9] [0-9]{0,6} ) \".\" [0-9]{0,6} [1-9] space ");
+    return INFER_OK;
 }

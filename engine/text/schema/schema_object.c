@@ -101,6 +101,7 @@ struct members {
     const json_t *properties, *required, *patterns, *names, *more; /* keywords; more: of all other members */
     int *require, *optional;                                       /* numbers of their rules */
     int n_require, n_optional, other;                              /* other: 0 none */
+    int64_t min, max;                                              /* how many; max -1: no end */
 };
 
 static void read_keywords(struct members *m, const json_t *j) {
@@ -207,7 +208,8 @@ static enum infer_status add_other(struct schema *S, struct members *m) {
     struct stext key = {.name = true};
     enum infer_status st = INFER_OK;
     bool named = json_object_size(m->properties) || json_array_size(m->required);
-    bool free_object = !m->properties && !m->more && !m->required;
+    const bool few = m->n_require + m->n_optional < m->min; /* then others are made where they are allowed */
+    bool free_object = !m->more && ((schema_names_none(m->properties) && !m->required) || few);
     size_t was = S->n_place;
     if (json_object_size(m->patterns)) {
         const char *pattern = json_object_iter_key(json_object_iter((json_t *)m->patterns)), *name;
@@ -263,38 +265,12 @@ static enum infer_status collect_members(struct schema *S, struct members *m) {
 
 /* ---- how many ------------------------------------------------------------------------------------------------ */
 
-/* What minProperties and maxProperties leave: *some: one of the optional members has to come; *one: at most one of them may;
- * *others: how many others may come, -1: any. */
-static enum infer_status count_members(struct members *m, const json_t *j, bool *some, bool *one,
-                                       int64_t *others) {
-    int64_t min, max;
-    TRY(schema_count(j, "minProperties", 0, &min));
-    TRY(schema_count(j, "maxProperties", -1, &max));
-    *some = min > m->n_require;
-    *one = false;
-    *others = -1;
-    if (min > m->n_require + 1)
-        return schema_unsupported("minProperties above the number of required properties and one more");
-    if (*some && !m->n_optional && !m->other)
-        return err_set(INFER_E_INPUT, "minProperties %lld, and there are %d", (long long)min, m->n_require);
-    if (max < 0) return INFER_OK;
-    int64_t room = max - m->n_require;
-    if (room < *some) return err_set(INFER_E_INPUT, "maxProperties %lld is too few", (long long)max);
-    if (room == 0) m->n_optional = m->other = 0;
-    if (m->n_optional == 0) *others = room;
-    if (m->n_optional && room >= m->n_optional)
-        m->other = 0; /* all of the named ones rather than some of the others */
-    *one = m->n_optional && room < m->n_optional;
-    return *one && room > 1
-               ? schema_unsupported("maxProperties between one and all of the optional properties")
-               : INFER_OK;
-}
+enum { COUNT_STATES = 2000 };
 
 /* Optional members from number i on, each with what may follow it: "a rest | b rest | other ...". */
-static void put_optional(struct schema *S, struct stext *t, const struct members *m, bool one,
-                         int64_t others) {
+static void put_optional(struct schema *S, struct stext *t, const struct members *m) {
     int *rest = m->optional + m->n_optional; /* the second half of the array: rules for what follows each */
-    for (int i = m->n_optional - 1; i >= 0 && !one; i--) {
+    for (int i = m->n_optional - 1; i >= 0; i--) {
         struct stext r;
         rest[i] = schema_rule_begin(S, &r);
         if (i + 1 < m->n_optional)
@@ -305,36 +281,90 @@ static void put_optional(struct schema *S, struct stext *t, const struct members
             stext_put(&r, "\"\"");
         schema_rule_end(S, &r, INFER_OK);
     }
-    for (int i = 0; i < m->n_optional && one; i++) stext_put(t, "%sr%d ", i ? "| " : "", m->optional[i]);
-    for (int i = 0; i < m->n_optional && !one; i++)
+    for (int i = 0; i < m->n_optional; i++)
         stext_put(t, "%sr%d r%d ", i ? "| " : "", m->optional[i], rest[i]);
-    if (!m->other) return;
-    S->free_names |= others != 1; /* also behind named ones */
-    stext_put(t, "%sr%d ", m->n_optional ? "| " : "", m->other);
-    if (one) return;
-    if (others < 0)
-        stext_put(t, "( \",\" space r%d )* ", m->other);
-    else
-        stext_put(t, "( \",\" space r%d ){0,%lld} ", m->other, (long long)others - 1);
+    if (m->other) stext_put(t, "%sr%d ( \",\" space r%d )* ", m->n_optional ? "| " : "", m->other, m->other);
+}
+
+/* All other members behind c optional ones: so many of them that there are least to most (-1: any number) in all. false: too few may come. */
+static bool put_others(struct stext *t, const struct members *m, int64_t c, int64_t least, int64_t most) {
+    const bool first = c == 0 && m->n_require == 0;
+    const int64_t from = least > c ? least - c : 0, to = most < 0 ? -1 : most - c;
+    if (from > 0 && !m->other) return false;
+    if (!m->other || to == 0) return stext_put(t, "\"\" "), true;
+    if (first) stext_put(t, "( r%d ", m->other);
+    stext_put(t, "( \",\" space r%d ){%lld,", m->other, (long long)(first && from ? from - 1 : from));
+    if (to >= 0) stext_put(t, "%lld", (long long)(to - first));
+    stext_put(t, "} ");
+    if (first) stext_put(t, from ? ") " : ")? ");
+    return true;
+}
+
+/* The members behind the required ones, at least `least` and at most `most` (-1: no end) of them: a rule for each optional member and number of those that are there. */
+static enum infer_status put_counted(struct schema *S, struct stext *t, const struct members *m,
+                                     int64_t least, int64_t most) {
+    const int64_t top = most < 0 ? least : most, width = top + 1;
+    int *rule;
+    if (top > COUNT_STATES || (m->n_optional + 1) * width > COUNT_STATES)
+        return schema_unsupported(
+            "minProperties or maxProperties with more than 2000 members and numbers to be counted");
+    TRY(mem_new(&rule, (size_t)((m->n_optional + 1) * width) * sizeof *rule, "members of a schema"));
+    for (int i = m->n_optional; i >= 0; i--)
+        for (int64_t c = top; c >= 0; c--) {
+            struct stext r;
+            const int number = schema_rule_begin(S, &r), *next = rule + (i + 1) * width,
+                      with = i == m->n_optional || (c == top && most >= 0) ? 0 : next[c < top ? c + 1 : c],
+                      without = i == m->n_optional ? 0 : next[c];
+            bool some = with || without;
+            if (with)
+                stext_put(&r, "%sr%d r%d ", c || m->n_require ? "\",\" space " : "", m->optional[i], with);
+            if (without) stext_put(&r, "%sr%d ", with ? "| " : "", without);
+            if (i == m->n_optional) some = put_others(&r, m, c, least, most);
+            rule[i * width + c] = some ? number : 0;
+            if (!some) stext_put(&r, "\"\" "); /* no rule refers to it */
+            schema_rule_end(S, &r, INFER_OK);
+        }
+    const int first = rule[0];
+    mem_free(rule);
+    if (!first)
+        return schema_nothing(S, "minProperties %lld, and there are %d", (long long)m->min,
+                              m->n_require + m->n_optional);
+    stext_put(t, "r%d ", first);
+    return INFER_OK;
+}
+
+/* What follows the required members. */
+static enum infer_status put_rest(struct schema *S, struct stext *t, const struct members *m) {
+    const int64_t least = m->min > m->n_require ? m->min - m->n_require : 0,
+                  most = m->max < 0 ? -1 : m->max - m->n_require;
+    if (m->max >= 0 && (most < 0 || most < least))
+        return schema_nothing(S, "maxProperties %lld is too few", (long long)m->max);
+    if (most == 0) return INFER_OK;
+    S->free_names |= m->other != 0; /* of the others a name may come again */
+    if (least > 1 || (most >= 0 && (most < m->n_optional || m->other)))
+        return put_counted(S, t, m, least, most);
+    if (!m->n_optional && !m->other)
+        return least ? schema_nothing(S, "minProperties %lld, and there are %d", (long long)m->min,
+                                      m->n_require)
+                     : INFER_OK;
+    stext_put(t, m->n_require ? "( \",\" space ( " : "( ");
+    put_optional(S, t, m);
+    stext_put(t, m->n_require ? ") )%s " : ")%s ", least ? "" : "?");
+    return INFER_OK;
 }
 
 enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t) {
     struct members m = {0};
-    bool some = false, one = false;
-    int64_t others = -1;
     read_keywords(&m, j);
+    TRY(schema_count(j, "minProperties", 0, &m.min));
+    TRY(schema_count(j, "maxProperties", -1, &m.max));
     size_t n = json_object_size(m.properties) + json_array_size(m.required) + 1;
     TRY(mem_new(&m.require, 3 * n * sizeof *m.require, "members of a schema"));
     m.optional = m.require + n;
     enum infer_status st = collect_members(S, &m);
-    if (!st) st = count_members(&m, j, &some, &one, &others);
     stext_put(t, "\"{\" space ");
     for (int i = 0; i < m.n_require; i++) stext_put(t, "%sr%d ", i ? "\",\" space " : "", m.require[i]);
-    if (!st && (m.n_optional || m.other)) {
-        stext_put(t, m.n_require ? "( \",\" space ( " : "( ");
-        put_optional(S, t, &m, one, others);
-        stext_put(t, m.n_require ? ") )%s " : ")%s ", some ? "" : "?");
-    }
+    if (!st) st = put_rest(S, t, &m);
     stext_put(t, "\"}\" space ");
     mem_free(m.require);
     return st;

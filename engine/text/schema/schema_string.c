@@ -35,15 +35,15 @@ static int format_at(const char *name) {
 
 bool schema_knows_format(const char *format) { return format_at(format) >= 0; }
 
-enum infer_status schema_string(const json_t *j, struct stext *t) {
+enum infer_status schema_string(struct schema *S, const json_t *j, struct stext *t) {
     const json_t *pattern = json_object_get(j, "pattern");
     int format = format_at(json_string_value(json_object_get(j, "format")));
     int64_t min, max;
     TRY(schema_count(j, "minLength", 0, &min));
     TRY(schema_count(j, "maxLength", -1, &max));
     if (max >= 0 && max < min)
-        return err_set(INFER_E_INPUT, "maxLength %lld is less than minLength %lld", (long long)max,
-                       (long long)min);
+        return schema_nothing(S, "maxLength %lld is less than minLength %lld", (long long)max,
+                              (long long)min);
     bool lengths = min > 0 || max >= 0;
     const char *one = t->name ? "plain" : "char";
     stext_put(t, "\"\\\"\" ");

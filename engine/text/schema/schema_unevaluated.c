@@ -84,9 +84,11 @@ static enum infer_status close_branches(struct schema *S, const json_t *j, const
     }
     if (S->proving || depth > BRANCHES_DEEP)
         return schema_unsupported("unevaluatedProperties or unevaluatedItems beside branches");
-    if (key[0] == 'o') TRY(schema_check_exclusive(S, j));
-    if (!(ways = json_array())) return no_memory();
-    json_array_foreach(get(j, key), i, part) {
+    json_t *branches = json_incref(get(j, key));
+    if (key[0] == 'o') json_decref(branches), branches = NULL;
+    if (!branches) TRY(schema_exclusive(S, j, false, &branches));
+    if (!(ways = json_array())) st = no_memory();
+    json_array_foreach(branches, i, part) {
         whole = closed = NULL;
         if (!st) st = schema_join(S, j, key, part, &whole);
         if (!st) st = close_branches(S, whole, open, depth + 1, &closed);
@@ -97,6 +99,7 @@ static enum infer_status close_branches(struct schema *S, const json_t *j, const
     if (!st && json_array_size(ways) == 0) st = schema_nothing(S, "no branch of '%s' is valid", key);
     if (!st && !(*out = json_pack("{s:O}", "anyOf", ways))) st = no_memory();
     json_decref(ways);
+    json_decref(branches);
     return st;
 }
 
