@@ -193,7 +193,7 @@ static void attention(void **state) {
                  {36, 1, 48, 32, 0, 7, false, false, true}};
     for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
         for (int type = KV_F32; type < (i % 3 ? 1 : 2) * KV_TYPES; type++)
-            for (int fold = (i + type) % EVERY(2); fold < 2; fold += type < KV_TYPES ? EVERY(2) : 2) {
+            for (int step = type < KV_Q8_0 ? EVERY(2) : 2, fold = (i + type) % step; fold < 2; fold += step) {
                 struct rope r = {.kind = ROPE_NEOX, .n_rot = 32, .mscale = 1, .inv_freq = freq};
                 /* also keys and values of types of their own: the one after the next for the values */
                 const enum kv_type k_type = (enum kv_type)(type % KV_TYPES),
