@@ -441,7 +441,8 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "a delta rule whose steps reach 2, OLMo Hybrid's";
     if (o->kind == OP_DELTA && op_delta_by_row(&o->delta))
         return "a delta rule whose rows decay by themselves, Kimi Linear's";
-    if (o->kind == OP_INDEX) return "attention to chosen positions, DeepSeek V3.2's and GLM-5's";
+    if (o->kind == OP_INDEX)
+        return "attention to chosen positions, DeepSeek V3.2's, GLM-5's and MiniMax-M3's";
     if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";
     if (o->kind == OP_GLU && o->glu.act == ACT_SILU_CLAMP) return "gates with limits of Step 3.5's kind";
     if (o->kind == OP_GLU && o->glu.act == ACT_SOFTPLUS) return "gates of Laguna's kind";

@@ -118,7 +118,13 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define SLOTS_INDEX                                                                                          \
     [SLOT_INDEX_Q] = SLOT_MUST, [SLOT_INDEX_K] = SLOT_MUST, [SLOT_INDEX_K_NORM] = SLOT_MUST,                 \
     [SLOT_INDEX_K_NORM_BIAS] = SLOT_MUST, [SLOT_INDEX_WEIGHTS] = SLOT_MUST
-#define KEYS_INDEX    "attention.indexer.head_count|attention.indexer.key_length|attention.indexer.top_k"
+/* The same of x, q and k apart, without weights of heads. */
+#define SLOTS_INDEX_PROJ                                                                                     \
+    [SLOT_INDEX_Q_PROJ] = SLOT_MUST, [SLOT_INDEX_K_PROJ] = SLOT_MUST, [SLOT_INDEX_Q_NORM] = SLOT_MUST,       \
+    [SLOT_INDEX_K_NORM] = SLOT_MUST
+#define KEYS_INDEX "attention.indexer.head_count|attention.indexer.key_length|attention.indexer.top_k"
+#define KEYS_INDEX_RUNS                                                                                      \
+    KEYS_INDEX "|attention.indexer.block_size|attention.indexer.local_blocks|attention.indexer.layers"
 #define HF_KEYS_INDEX "index_n_heads|index_head_dim|index_topk|indexer_rope_interleave"
 /* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
 #define SLOTS_EXPERTS                                                                                        \
@@ -282,6 +288,7 @@ struct arch {
         bool latent;   /* one latent is key and value of all heads */
         enum rope_kind
             index_rope;    /* positions are chosen by keys that rotate so; ROPE_NONE: all are looked at */
+        bool index_runs;   /* runs of positions are chosen, by keys that rotate as those of attention */
         bool q_gated;      /* behind each head's query stands its gate: a sigmoid, times the head's output */
         bool v_norm;       /* V is normalised without weights; where it has no matrix it is K as it comes */
         bool qk_norm_late; /* q and k are normalised behind rotation */

@@ -66,7 +66,8 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
                 n.low = cpu_lowrank_floats(l, &op->lowrank) * sizeof(float);
             if (op->kind == OP_INDEX) {
                 heads = most(heads, op->index.n_head);
-                n.index = cpu_index_floats(c, n_thread) * sizeof(float);
+                const size_t bytes = cpu_index_floats(c, &op->index, n_thread) * sizeof(float);
+                if (bytes > n.index) n.index = bytes;
             }
             if (op->kind != OP_ATTEND) continue;
             const struct op_attend *at = &op->attend;

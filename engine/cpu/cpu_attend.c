@@ -14,10 +14,13 @@ static int unit_columns(const struct op_attend *at,
 }
 
 /* Chosen positions are looked at where there are others; as many as are looked at, less one, are the place of a row then. */
-static bool by_choice(const struct op_attend *at, int pos) { return at->n_chosen && pos >= at->n_chosen; }
-static int place(const struct op_attend *at, int pos) { return by_choice(at, pos) ? at->n_chosen - 1 : pos; }
+static int place(const struct op_attend *at, int pos) { return choice_count(&at->by, pos) - 1; }
+static const float *chosen(const struct op_attend *at, const struct cpu_step *s, int t, int head) {
+    if (place(at, s->s->pos[t]) == s->s->pos[t]) return NULL;
+    return cpu_row(s, at->chosen, t) + (at->by.by_head ? head * choice_room(&at->by) : 0);
+}
 
-static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
+static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t, int head) {
     const struct op_attend *a = &op->op->attend;
     const struct cpu *c = s->cpu;
     const struct kv_store *st = &c->config.store[a->store];
@@ -30,7 +33,7 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
                                    .heads = a->n_head / st->n_kv_head,
                                    .pages =
                                        s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
-                                   .chosen = by_choice(a, s->s->pos[t]) ? cpu_row(s, a->chosen, t) : NULL};
+                                   .chosen = chosen(a, s, t, head)};
 }
 
 /* ---- decode rows ----
@@ -73,15 +76,18 @@ size_t cpu_attend_part_floats(int heads, int hv) {
 static void attend_part(const struct cpu_op *op, struct cpu_step *s, int thread, int t, int h, int i,
                         float *part) {
     const struct op_attend *at = &op->op->attend;
-    struct cpu_attend_arg arg = attend_arg(op, s, t);
-    int pos = place(at, s->s->pos[t]), pages = part_pages(pos), G = arg.heads = unit_heads(at, arg.store);
-    s->cpu->k->attend_row(&arg, h * G / (at->n_head / arg.store->n_kv_head), pos, i * pages, (i + 1) * pages,
+    const struct kv_store *st = &s->cpu->config.store[at->store];
+    const int pos = place(at, s->s->pos[t]), pages = part_pages(pos), G = unit_heads(at, st),
+              head = h * G / (at->n_head / st->n_kv_head);
+    struct cpu_attend_arg arg = attend_arg(op, s, t, head);
+    arg.heads = G;
+    s->cpu->k->attend_row(&arg, head, pos, i * pages, (i + 1) * pages,
                           cpu_row(s, at->q, t) + h * G * arg.store->head_dim_k, part,
                           s->cpu->work[thread].scratch);
 }
 static void merge_parts(const struct cpu_op *op, struct cpu_step *s, int t, int h, const float *part) {
     const struct op_attend *at = &op->op->attend;
-    struct cpu_attend_arg arg = attend_arg(op, s, t);
+    struct cpu_attend_arg arg = attend_arg(op, s, t, 0);
     int G = arg.heads = unit_heads(at, arg.store);
     s->cpu->k->attend_merge(&arg, h, row_parts(at, s, t), part,
                             cpu_row(s, at->out, t) + h * G * arg.store->head_dim_v);
@@ -151,7 +157,7 @@ void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *toke
     int lanes = cpu_attend_tiles(c, st) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
     *heads = G < lanes ? G : lanes;
     *parts = (G + *heads - 1) / *heads;
-    *tokens = at->n_chosen ? 1 : lanes / *heads;
+    *tokens = at->by.n_top ? 1 : lanes / *heads;
 }
 void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
@@ -167,7 +173,7 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
         for (int t = block * tokens, n; t < end; t += n) { /* runs of one sequence */
             for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
             }
-            struct cpu_attend_arg arg = attend_arg(op, s, t);
+            struct cpu_attend_arg arg = attend_arg(op, s, t, h);
             const int32_t last = place(at, s->s->pos[t]);
             if (at->both && s->s->until) arg.until = s->s->until + t;
             attend(&arg, h, arg.chosen ? &last : s->s->pos + t, n, head0, n_head,

@@ -6,7 +6,7 @@
 
 static bool shares_positions(const struct cpu_step *s) { return s->n_row <= CPU_PART_ROWS; }
 /* Where there are no more than can be chosen no score is looked at. */
-static bool has_scores(const struct op_index *o, int pos) { return pos >= o->n_top; }
+static bool has_scores(const struct op_index *o, int pos) { return choice_runs(&o->by, pos) > o->by.n_top; }
 
 static int parts(const struct cpu_step *s) {
     int pos = 0;
@@ -16,9 +16,9 @@ static int parts(const struct cpu_step *s) {
 }
 int cpu_index_units(const struct cpu_step *s) { return shares_positions(s) ? s->n_row * parts(s) : s->n_row; }
 
-size_t cpu_index_floats(const struct backend_config *c, int n_thread) {
+size_t cpu_index_floats(const struct backend_config *c, const struct op_index *o, int n_thread) {
     const size_t rows = n_thread > CPU_PART_ROWS ? (size_t)n_thread : CPU_PART_ROWS;
-    return rows * (size_t)cpu_index_row_floats(c);
+    return rows * (size_t)(op_index_lists(o) * cpu_index_row_floats(c));
 }
 
 static void score_pages(const struct op_index *o, struct cpu_step *s, int thread, int t, int page, int end,
@@ -32,16 +32,20 @@ static void score_pages(const struct op_index *o, struct cpu_step *s, int thread
                                        .pages = s->s->pages[st->group] +
                                                 (size_t)s->s->slot[t] * (size_t)g->max_pages};
     if (has_scores(o, s->s->pos[t]))
-        c->k->index_row(&arg, o, s->s->pos[t], page, end, cpu_row(s, o->q, t), cpu_row(s, o->w, t), score,
+        c->k->index_row(&arg, o, s->s->pos[t], page, end, cpu_row(s, o->q, t),
+                        o->w.buf >= 0 ? cpu_row(s, o->w, t) : NULL, score, cpu_index_row_floats(&c->config),
                         c->work[thread].scratch);
 }
-static void choose(const struct op_index *o, struct cpu_step *s, int t, const float *score) {
-    choose_top(score, s->s->pos[t] + 1, cpu_row(s, o->chosen, t), o->n_top);
+static void choose(const struct op_index *o, struct cpu_step *s, int t, float *score) {
+    const int room = choice_room(&o->by), row = cpu_index_row_floats(&s->cpu->config);
+    for (int l = 0; l < op_index_lists(o); l++)
+        choose_positions(&o->by, score + (size_t)l * (size_t)row, s->s->pos[t],
+                         cpu_row(s, o->chosen, t) + l * room);
 }
 
 void cpu_op_index(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_index *o = &op->op->index;
-    const size_t row = (size_t)cpu_index_row_floats(&s->cpu->config);
+    const size_t row = (size_t)(op_index_lists(o) * cpu_index_row_floats(&s->cpu->config));
     float *scores = s->cpu->index;
     int victim = 0, u, a, b;
     if (!shares_positions(s)) {

@@ -280,12 +280,12 @@ cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
 cpu_fn cpu_op_reduce, cpu_op_gather, cpu_op_lowrank, cpu_op_index;
-/* The choice of positions (cpu_index.c): its units in this step; floats of a row's scores, of all. */
+/* The choice of positions (cpu_index.c): its units in this step; floats of a row's scores for a list, of all. */
 int cpu_index_units(const struct cpu_step *s);
 static inline int cpu_index_row_floats(const struct backend_config *c) {
     return (c->n_ctx / KV_PAGE + 1) * KV_PAGE;
 }
-size_t cpu_index_floats(const struct backend_config *c, int n_thread);
+size_t cpu_index_floats(const struct backend_config *c, const struct op_index *o, int n_thread);
 /* Of adapters (cpu_lowrank.c): floats of what the rows of an operation become between its two products. */
 size_t cpu_lowrank_floats(const struct op_list *l, const struct op_lowrank *o);
 

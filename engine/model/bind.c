@@ -364,6 +364,7 @@ static const struct {
     {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, index.q_norm), SLOT_INDEX_Q_NORM, SLOT_NONE},
     {offsetof(struct layer, index.k_norm), SLOT_INDEX_K_NORM, SLOT_INDEX_K_NORM_BIAS},
     {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.norm), SLOT_ALTUP_NORM, SLOT_NONE},
@@ -384,8 +385,8 @@ static const struct {
     {offsetof(struct layer, attn.q_gate), {.matrix = {SLOT_ATTN_GATE, SLOT_ATTN_GATE_HEADS}}},
     {offsetof(struct layer, mla.qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
-    {offsetof(struct layer, index.q), {.matrix = {SLOT_INDEX_Q}}},
-    {offsetof(struct layer, index.kw), {.matrix = {SLOT_INDEX_K, SLOT_INDEX_WEIGHTS}}},
+    {offsetof(struct layer, index.q), {.matrix = {SLOT_INDEX_Q, SLOT_INDEX_Q_PROJ}}},
+    {offsetof(struct layer, index.kw), {.matrix = {SLOT_INDEX_K, SLOT_INDEX_K_PROJ, SLOT_INDEX_WEIGHTS}}},
     {offsetof(struct layer, mixer.in),
      {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
     {offsetof(struct layer, mixer.out),
@@ -527,7 +528,7 @@ static enum infer_status bind_layer_inputs(struct binder *b) {
 /* Keys and values, or choices, of a layer that borrows them: some files have what nothing reads. */
 static void pass_over(struct binder *b, int il) {
     const struct layer *l = &b->m->layer[il];
-    const bool chosen = l->index.n_top && !l->index.n_head;
+    const bool chosen = l->index.by.n_top && !l->index.n_head;
     char name[80];
     for (int i = 0; i < SLOT_COUNT; i++) {
         const enum slot slot = (enum slot)i;

@@ -1,11 +1,23 @@
-/* The positions that attention looks at: keys of all positions, kept beside the latents, and queries of some heads with a weight for each.
- * source: DeepSeek-AI 2025 (arXiv 2512.02556); HF modeling_deepseek_v32, modeling_glm_moe_dsa */
+/* The positions that attention looks at: keys of all positions, kept beside the others, and queries of some heads, with a weight for each.
+ * source: DeepSeek-AI 2025 (arXiv 2512.02556); HF modeling_deepseek_v32, modeling_glm_moe_dsa, modeling_minimax_m3_vl */
 #include "model/emit.h"
 #include "seam/op_list.h"
 
 /* The first numbers of each head, as many as those of attention that do. */
 static void rotate(struct emitter *e, const char *name, struct view x, int n_head, int head_dim) {
     emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, &e->m->index_rope}});
+}
+
+static void choose(struct emitter *e, const struct layer *l, struct view q, struct view w) {
+    const int lists = l->index.by.by_head ? l->index.n_head : 1;
+    e->chosen = emit_buffer(e, "index", lists * choice_room(&l->index.by), BUF_ROWS_ALL, true);
+    struct op_index o = {.q = q,
+                         .w = w,
+                         .chosen = e->chosen,
+                         .store = l->index.store,
+                         .n_head = l->index.n_head,
+                         .by = l->index.by};
+    emit_op(e, "index", (struct op){.kind = OP_INDEX, .index = o});
 }
 
 void emit_index(struct emitter *e, const struct layer *l, struct view h, struct view low) {
@@ -24,12 +36,17 @@ void emit_index(struct emitter *e, const struct layer *l, struct view h, struct 
     emit_op(e, "index_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, {-1, 0, 0}, l->index.store}});
     struct view q = emit_matmul(e, "index_q", low, &l->index.q, BUF_ROWS_ALL);
     rotate(e, "index_rope_q", q, n_head, n);
-    e->chosen = emit_buffer(e, "index", l->index.n_top, BUF_ROWS_ALL, true);
-    struct op_index o = {.q = q,
-                         .w = view_columns(kw, n, n_head),
-                         .chosen = e->chosen,
-                         .store = l->index.store,
-                         .n_head = n_head,
-                         .n_top = l->index.n_top};
-    emit_op(e, "index", (struct op){.kind = OP_INDEX, .index = o});
+    choose(e, l, q, view_columns(kw, n, n_head));
+}
+
+void emit_index_runs(struct emitter *e, const struct layer *l, struct view h) {
+    static const struct view none = {-1, 0, 0};
+    const int n_head = l->index.n_head, n = l->index.head_dim;
+    struct view k = emit_exact(e, "index_k", h, &l->index.kw), q = emit_exact(e, "index_q", h, &l->index.q);
+    emit_norm(e, "index_k_norm", k, k, n, &l->index.k_norm);
+    emit_norm(e, "index_q_norm", q, q, n, &l->index.q_norm);
+    emit_rope(e, "index_rope_k", k, 1, n, l);
+    emit_rope(e, "index_rope_q", q, n_head, n, l);
+    emit_op(e, "index_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, none, l->index.store}});
+    choose(e, l, q, none);
 }

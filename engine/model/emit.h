@@ -57,6 +57,7 @@ struct view emit_conv(struct emitter *e, const struct layer *l, struct view h); 
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);
 /* The positions that attention of this layer and those behind looks at, of x and the normalised latent of its queries (blk_index.c). */
 void emit_index(struct emitter *e, const struct layer *l, struct view h, struct view low);
+void emit_index_runs(struct emitter *e, const struct layer *l, struct view h); /* of x alone */
 /* Of forward.c: attention and the dense part, for blocks that are put together otherwise. */
 struct view emit_attention(struct emitter *e, const struct layer *l, struct view h);
 struct view emit_dense(struct emitter *e, const struct layer *l, struct view h);

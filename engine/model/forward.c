@@ -67,7 +67,7 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
                                    .chunked = m->arch->attn.chunked,
                                    .both = both,
                                    .chosen = e->chosen,
-                                   .n_chosen = l->index.n_top}});
+                                   .by = l->index.by}});
     return a;
 }
 
@@ -145,6 +145,7 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
         emit_unit_norm(e, "attn_k_norm", k, k, l->attn.head_dim_k);
     }
     if (!m->encoder) emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->attn.store}});
+    if (l->index.n_head) emit_index_runs(e, l, h);
     struct view a = m->encoder ? attend_rows(e, l, q, k, v) : attend(e, l, q);
     if (l->attn.q_gate.n) {
         const enum act_kind act = m->arch->attn.gate_softplus ? ACT_SOFTPLUS : ACT_SIGMOID;

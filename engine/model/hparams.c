@@ -391,5 +391,6 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));
     TRY(model_read_loops(m));
-    return m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m);
+    TRY(m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m));
+    return m->arch->attn.index_runs ? model_read_index_runs(m) : INFER_OK;
 }

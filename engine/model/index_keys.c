@@ -33,7 +33,7 @@ enum infer_status model_read_index(struct model *m) {
     TRY(read_own(m, own));
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
-        l->index.n_top = top;
+        l->index.by.n_top = top;
         l->index.head_dim = dim;
         if (own[i]) l->index.n_head = n_head;
         if (!own[i]) m->whole = true;

@@ -46,11 +46,12 @@ struct layer {
         struct norm_weights q_a_norm, kv_a_norm;
         struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
     } mla;
-    /* Attention looks at n_top positions alone (0: at all), which n_head heads choose by a key of head_dim numbers for each position; n_head
+    /* Attention looks at the positions of a choice, which n_head heads choose by a key of head_dim numbers for each position; n_head
      * 0: the choice of the last layer before that has some. q: of the queries' latent; kw: the key, and a weight for each head, of x. */
     struct {
-        int n_head, head_dim, n_top, store;
-        struct norm_weights k_norm;
+        int n_head, head_dim, store;
+        struct choice by;
+        struct norm_weights q_norm, k_norm;
         struct weight_group q, kw;
     } index;
     struct {

@@ -169,27 +169,30 @@ static void load_kept(struct ref *r, const struct kv_store *s, int store, bool v
                 value ? s->head_dim_v : s->head_dim_k, kv_turn_of(s, value));
 }
 
-/* How many positions row t looks at, and the i-th of them. */
-static int seen(struct ref *r, const struct op_attend *o, int t) {
+/* The list of positions that key head g looks at; how many, and the i-th of them. */
+static const float *chosen_of(struct ref *r, const struct op_attend *o, int t, int g) {
+    return ref_row(r, o->chosen, t) + (o->by.by_head ? g * choice_room(&o->by) : 0);
+}
+static int seen(struct ref *r, const struct op_attend *o, int t, int g) {
     int n = 0;
-    if (!o->n_chosen) return step_last(&r->step, o, t) - op_attend_first(o, r->step.pos[t]) + 1;
-    while (n < o->n_chosen && ref_row(r, o->chosen, t)[n] >= 0) n++;
+    if (!o->by.n_top) return step_last(&r->step, o, t) - op_attend_first(o, r->step.pos[t]) + 1;
+    while (n < choice_room(&o->by) && chosen_of(r, o, t, g)[n] >= 0) n++;
     return n;
 }
-static int seen_at(struct ref *r, const struct op_attend *o, int t, int i) {
-    return o->n_chosen ? (int)ref_row(r, o->chosen, t)[i] : op_attend_first(o, r->step.pos[t]) + i;
+static int seen_at(struct ref *r, const struct op_attend *o, int t, int g, int i) {
+    return o->by.n_top ? (int)chosen_of(r, o, t, g)[i] : op_attend_first(o, r->step.pos[t]) + i;
 }
 
 /* One query head of one row: scores, softmax, weighted sum. */
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
-    const int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], n = seen(r, o, t);
+    const int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], n = seen(r, o, t, g);
     const float *q = ref_row(r, o->q, t) + h * s->head_dim_k;
     float *out = ref_row(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
     for (int k = 0; k < n; k++) {
-        load_kept(r, s, o->store, false, t, seen_at(r, o, t, k), g);
+        load_kept(r, s, o->store, false, t, seen_at(r, o, t, g, k), g);
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
         a *= scale;
@@ -201,32 +204,40 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
     for (int k = 0; k < n; k++) {
-        load_kept(r, s, o->store, true, t, seen_at(r, o, t, k), g);
+        load_kept(r, s, o->store, true, t, seen_at(r, o, t, g, k), g);
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[k] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
 }
 
-/* sum_h w[h] max(0, q[h] . key) */
-static double index_score(const struct op_index *o, const float *q, const float *w, const float *key, int n) {
+static double dot(const float *x, const float *y, int n) {
+    double a = 0;
+    for (int i = 0; i < n; i++) a += (double)x[i] * (double)y[i];
+    return a;
+}
+/* sum_h w[h] max(0, q[h] . key), or q[list] . key */
+static double index_score(const struct op_index *o, int list, const float *q, const float *w,
+                          const float *key, int n) {
     double sum = 0;
+    if (o->by.by_head) return dot(q + list * n, key, n);
     for (int h = 0; h < o->n_head; h++) {
-        double a = 0;
-        for (int i = 0; i < n; i++) a += (double)q[h * n + i] * (double)key[i];
-        if (!(a <= 0)) sum += (double)w[h] * a;
+        const double a = dot(q + h * n, key, n);
+        if (!(a <= 0)) sum += (w ? (double)w[h] : 1) * a;
     }
     return sum;
 }
 static void ref_index(struct ref *r, const struct op_index *o) {
     const struct kv_store *s = &r->c.store[o->store];
-    for (int t = 0; t < r->step.n_row; t++) {
-        for (int p = 0; p <= r->step.pos[t]; p++) {
-            load_kept(r, s, o->store, false, t, p, 0);
-            r->index[p] =
-                (float)index_score(o, ref_row(r, o->q, t), ref_row(r, o->w, t), r->head, s->head_dim_k);
+    const int room = choice_room(&o->by);
+    for (int t = 0; t < r->step.n_row; t++)
+        for (int l = 0; l < op_index_lists(o); l++) {
+            const float *w = o->w.buf >= 0 ? ref_row(r, o->w, t) : NULL;
+            for (int p = 0; p <= r->step.pos[t]; p++) {
+                load_kept(r, s, o->store, false, t, p, 0);
+                r->index[p] = (float)index_score(o, l, ref_row(r, o->q, t), w, r->head, s->head_dim_k);
+            }
+            choose_positions(&o->by, r->index, r->step.pos[t], ref_row(r, o->chosen, t) + l * room);
         }
-        choose_top(r->index, r->step.pos[t] + 1, ref_row(r, o->chosen, t), o->n_top);
-    }
 }
 
 /* Whether row t sees row p of the same step. */

@@ -193,6 +193,27 @@ struct op_kv_put {
     int store;
 };
 
+/* How attention's positions are chosen: the n_top best, or the n_top best runs of `block` positions from 0 on; n_top 0: all are looked at. Runs that
+ * are there in part are chosen like others, the last n_local of a row's always; or (whole) only whole ones are, and what is behind them is
+ * looked at beside them. by_head: each key head has positions of its own. */
+struct choice {
+    int n_top, block, n_local; /* block 0: 1 */
+    bool whole, by_head;
+};
+static inline int choice_block(const struct choice *c) { return c->block > 1 ? c->block : 1; }
+/* Room of a list of positions; and how many of it the row at pos has. */
+static inline int choice_room(const struct choice *c) {
+    return c->n_top * choice_block(c) + (c->whole ? choice_block(c) - 1 : 0);
+}
+static inline int choice_runs(const struct choice *c, int pos) {
+    return c->whole ? (pos + 1) / choice_block(c) : pos / choice_block(c) + 1;
+}
+static inline int choice_count(const struct choice *c, int pos) {
+    const int n = choice_block(c), rest = (pos + 1) % n;
+    if (!c->n_top || choice_runs(c, pos) <= c->n_top) return pos + 1;
+    return c->n_top * n + (c->whole ? rest : rest ? rest - n : 0);
+}
+
 /* attend: for query head h, kv head g = h / (n_head / n_kv_head), p over positions of the row's sequence with
  * p <= pos[t] and (window == 0 or p > pos[t] - window; chunked: p / window == pos[t] / window):
  *   a[p] = scale * q[t][h] . K[p][g];  softcap > 0: a = softcap * tanh(a / softcap)
@@ -204,7 +225,7 @@ struct op_kv_put {
  * step that have the row's slot (both: over all rows), without a mask (encoders); no temperature. Without both, and with the rows of a slot
  * one behind the other: window > 0: those at most window / 2 rows away; bias (and no softcap): a[p] += bias[h][n_bias + d], d = t - p, at
  * least -n_bias and at most n_bias.
- * n_chosen > 0: of these p only chosen[t][0 .. n_chosen), as `index` has them; with a store, without window, temperature and both.
+ * by.n_top > 0: of these p only those in chosen[t], as `index` has them; with a store, without window, temperature and both.
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -223,7 +244,7 @@ struct op_attend {
     const float *bias; /* bias[n_head][2 n_bias + 1], NULL: none */
     int n_bias;
     struct view chosen;
-    int n_chosen; /* 0: all */
+    struct choice by;
 };
 /* The first position that the row of position pos sees. */
 static inline int op_attend_first(const struct op_attend *o, int pos) {
@@ -233,15 +254,19 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
 }
 
 /* index: the positions that attention of a row looks at, among p <= pos[t] of its sequence, K: keys of the store's only head:
- *   s[p] = sum_h w[t][h] max(0, q[t][h] . K[p])
- *   chosen[t][j], j < n_top: the n_top greatest s, the lower p first where they are equal, or all p where they are no more; ascending,
- *   -1 behind the last.
+ *   s[p] = sum_h w[t][h] max(0, q[t][h] . K[p]), w absent: 1; by_head: list h has s[p] = q[t][h] . K[p]
+ *   runs of positions (by.block) have the greatest s of theirs that the row sees, or (by.whole) that of their last one.
+ * A list is those of the by.n_top greatest s, the lower p first where they are equal, or all p where they are no more; ascending, -1 behind
+ * the last. chosen [t][choice_room], by_head: [t][n_head][choice_room].
  * q [t][n_head][head_dim_k], w [t][n_head], chosen float32. s is rounded to float32 and chosen by as seam/choose.h has it. All rows'
- * kv_put come before. A row's choice depends on it and its keys alone. source: DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1. */
+ * kv_put come before. A row's choice depends on it and its keys alone. source: DeepSeek-AI 2025 (arXiv 2512.02556), section 2.1; HF
+ * modeling_minimax_m3_vl, modeling_qwen4_exp. */
 struct op_index {
     struct view q, w, chosen;
-    int store, n_head, n_top;
+    int store, n_head;
+    struct choice by;
 };
+static inline int op_index_lists(const struct op_index *o) { return o->by.by_head ? o->n_head : 1; }
 
 /* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. Beside up the gate may be narrower, one
  * number for each r of out (a head's): gate[t][i / r], r = out.width / gate.width; out is not gate then. With x = gate[t][i]:

@@ -3,6 +3,9 @@
 
 #include "seam/router.h"
 
+#include <float.h>
+#include <math.h>
+
 /* The key that the k-th greatest of n scores has, 0 < k <= n; *equal: how many of that key are among the k. */
 static uint32_t key_of(const float *score, int n, int k, int *equal) {
     static const struct {
@@ -34,4 +37,36 @@ void choose_top(const float *score, int n, float *out, int k) {
         if (key > least || (key == least && equal-- > 0)) out[at++] = (float)p;
     }
     while (at < k) out[at++] = -1;
+}
+
+/* In score[run] the score of each run. */
+static void runs_of(const struct choice *c, float *score, int n_run, int pos) {
+    const int n = choice_block(c);
+    for (int b = 0; b < n_run; b++) {
+        const int last = (b + 1) * n - 1 < pos ? (b + 1) * n - 1 : pos;
+        float best = score[last];
+        for (int p = b * n; p < last && !c->whole; p++)
+            if (router_key(score[p]) > router_key(best)) best = score[p];
+        score[b] = b >= n_run - c->n_local ? INFINITY : best > FLT_MAX ? FLT_MAX : best;
+    }
+}
+
+void choose_positions(const struct choice *c, float *score, int pos, float *out) {
+    const int n = choice_block(c), n_run = choice_runs(c, pos), count = choice_count(c, pos),
+              room = choice_room(c), n_list = n_run < c->n_top ? n_run : c->n_top;
+    float *run = out + room - c->n_top;
+    int at = 0;
+    if (n == 1) {
+        choose_top(score, pos + 1, out, c->n_top);
+        return;
+    }
+    runs_of(c, score, n_run, pos);
+    choose_top(score, n_run, run, c->n_top);
+    for (int j = 0; j < n_list; j++) { /* positions of a run never reach runs that are still to be read */
+        const int first = (int)run[j] * n;
+        for (int p = first; p < first + n && p <= pos; p++) out[at++] = (float)p;
+    }
+    for (int p = n_run * n; c->whole && p <= pos; p++) out[at++] = (float)p;
+    if (at != count) infer_bug("%d positions are chosen, not %d", at, count);
+    while (at < room) out[at++] = -1;
 }

@@ -154,7 +154,7 @@ static struct view read_of(const struct op *op, int i, struct view v) {
     return v;
 }
 static bool is_read(const struct op *op, int i, struct view v) {
-    if (op->kind == OP_ATTEND && i == 3) return op->attend.n_chosen > 0;
+    if (op->kind == OP_ATTEND && i == 3) return op->attend.by.n_top > 0;
     if (op->kind == OP_ATTEND && i && op->attend.store >= 0) return false;
     return v.buf >= 0 && !(op->kind == OP_MIX && i == 1 && op->mix.plain);
 }

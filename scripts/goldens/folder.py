@@ -88,7 +88,7 @@ class Choices:
                 best = self.topk(x.detach(), k + 1, dim=-1).values
                 gap = (best[..., k - 1] - best[..., k]).double()
                 gap[~torch.isfinite(gap) | (best[..., k] < -1e30)] = 1.0  # what is left is masked
-                self.gaps.append(gap)
+                self.gaps.append(gap.movedim(1, -1) if gap.ndim == 3 else gap)  # [batch][head][row]
             return self.topk(x, k, dim=dim, **more)
 
         def near(scores, jitter_eps, training, top_k=2):

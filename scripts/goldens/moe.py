@@ -132,6 +132,18 @@ def as_step35(path):
         **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
 
 
+def as_minimax_m3(path):
+    """config.json as published: what chooses positions in an object of its own, kinds of layers as flags."""
+    config = json.loads((path / "config.json").read_text())
+    text = config["text_config"]
+    freq = [int(k == "minimax_m3_sparse") for k in text.pop("layer_types")]
+    text.update(model_type="minimax_m3", architectures=["MiniMaxM3SparseForCausalLM"], hidden_act="swigluoai", moe_layer_freq=[int(k == "sparse") for k in text.pop("mlp_layer_types")], n_shared_experts=1, scoring_func="sigmoid",
+                use_routing_bias=True, use_gemma_norm=True, attention_output_gate=False, use_qk_norm=True, qk_norm_type="per_head", num_mtp_modules=0, partial_rotary_factor=0.5, rope_theta=text.pop("rope_parameters")["rope_theta"],
+                sparse_attention_config=dict(use_sparse_attention=True, sparse_num_index_heads=text.pop("index_n_heads"), sparse_index_dim=text.pop("index_head_dim"), sparse_topk_blocks=text.pop("index_topk_blocks"),
+                                             sparse_block_size=text.pop("index_block_size"), sparse_local_block=text.pop("index_local_blocks"), sparse_init_block=0, sparse_score_type="max", sparse_disable_index_value=freq, sparse_attention_freq=freq))
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 STEP = dict(model_type="step3p5", hidden_size=24, intermediate_size=32, num_hidden_layers=4, num_attention_heads=4, num_sliding_attention_heads=6,
             num_key_value_heads=2, head_dim=12, vocab_size=61, max_position_embeddings=256, tie_word_embeddings=False, rms_norm_eps=0.01,
             pad_token_id=1, bos_token_id=None, eos_token_id=None, sliding_window=16, layer_types=layers(0, 1, 1, 0),
@@ -141,6 +153,10 @@ STEP = dict(model_type="step3p5", hidden_size=24, intermediate_size=32, num_hidd
                                  sliding_attention=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=1.0)))
 STEP_EYE = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4, mlp_ratio=1.0)
 
+
+MINIMAX = {**FEW, **dict(num_hidden_layers=3, hidden_size=24, head_dim=12, intermediate_size=16, dense_intermediate_size=32, shared_intermediate_size=20, num_local_experts=5, num_experts_per_tok=2,
+                         rotary_dim=6, swiglu_limit=0.9, swiglu_alpha=1.3, mlp_layer_types=["dense", "sparse", "sparse"], layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"], index_n_heads=2, index_head_dim=10,
+                         index_block_size=8, index_topk_blocks=3, index_local_blocks=1, rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))}
 
 QWEN3 = dict(num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True,
              mlp_only_layers=[1])
@@ -186,6 +202,11 @@ MOE = {
     "minimax_m2": moe("MiniMaxM2", "q and k normalised over the whole row, half of a head rotated", num_local_experts=6,
                       num_experts_per_tok=2, intermediate_size=20, head_dim=12,
                       rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "minimax_m3": moe("MiniMaxM3VL", "behind a dense layer two heads choose two of the runs of 8 positions beside the row's own, for a key head each; clamped gates, half of a head rotated, a shared expert", (8, 16, 24, 32), config="MiniMaxM3VLTextConfig",
+                      zero_centred=True, base={}, **MINIMAX),
+    "minimax_m3-image": {**tower("MiniMaxM3Sparse", "the text part of a model with a tower for images, with the names and keys of published folders; the last two blocks always", {**MINIMAX, "model_type": "minimax_m3_vl_text",
+                                 "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "layer_types": ["full_attention", "minimax_m3_sparse"], "index_local_blocks": 2}, (8, 16, 24, 32), config="MiniMaxM3VLConfig", zero_centred=True, gap=0.02,
+                                 after=as_minimax_m3, projector_hidden_size=8, vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4)), "unread": True},
     "minimax_m2-stacked": moe("MiniMaxM2", "one tensor for all experts", save=STACKED, seed=1, num_local_experts=6,
                               num_experts_per_tok=2, intermediate_size=20, head_dim=12,
                               rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),

@@ -284,7 +284,7 @@ static void by_attend(struct map *m, const struct cpu_op *o, const struct kv_sto
     const struct op_attend *at = &o->op->attend;
     const struct kv_store *st = &stores[at->store];
     const int n = st->n_kv_head, q = at->q.width / n, out = at->out.width / n;
-    if (at->n_chosen) all_read(m, at->chosen);
+    if (at->by.n_top) all_read(m, at->chosen);
     for (int h = 0; h < n; h++) {
         int actor = ++m->actors;
         for (int t = 0; t < m->n_row; t++) {

@@ -241,15 +241,25 @@ static void choices(void **state) {
     static const struct {
         enum kv_type type;
         int heads, dim, value, top, far; /* value 0: the choice alone */
-    } all[] = {{KV_F32, 3, 12, 0, 12, 0},
-               {KV_F16, 5, 33, 16, 70, 0},
-               {KV_F8, 5, 33, 0, 70, 0},
-               {KV_Q8_0, 3, 64, 0, 40, 0},
-               {KV_F16, 3, 32, 24, 260, 4 * KV_PAGE + 10},
-               {KV_F32, 2, 16, 0, 260, 4 * KV_PAGE + 10},
-               {KV_F32, 33, 8, 8, 1, 200}};
+        int block, local;                /* local 0: whole runs, or positions; else a list for each head */
+    } all[] = {{KV_F32, 3, 12, 0, 12, 0, 0, 0},
+               {KV_F16, 5, 33, 16, 70, 0, 0, 0},
+               {KV_F8, 5, 33, 0, 70, 0, 0, 0},
+               {KV_Q8_0, 3, 64, 0, 40, 0, 0, 0},
+               {KV_F16, 3, 32, 24, 260, 4 * KV_PAGE + 10, 0, 0},
+               {KV_F32, 2, 16, 0, 260, 4 * KV_PAGE + 10, 0, 0},
+               {KV_F32, 33, 8, 8, 1, 200, 0, 0},
+               {KV_F32, 3, 12, 0, 3, 0, 8, 1},
+               {KV_F16, 2, 32, 0, 5, 4 * KV_PAGE + 10, 16, 2},
+               {KV_F32, 3, 12, 8, 6, 0, 4, 0}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const int H = all[i].heads, n = all[i].dim, top = all[i].top, value = all[i].value;
+        const int H = all[i].heads, n = all[i].dim, value = all[i].value;
+        const struct choice by = {.n_top = all[i].top,
+                                  .block = all[i].block,
+                                  .n_local = all[i].local,
+                                  .whole = all[i].block && !all[i].local,
+                                  .by_head = all[i].local};
+        const int top = (by.by_head ? H : 1) * choice_room(&by);
         struct bench b = {.store = {0, 1, n, value, true, KV_F32, KV_F32},
                           .kv = {0, N_SLOT * PAGES, PAGES},
                           .kv_type = all[i].type,
@@ -261,9 +271,8 @@ static void choices(void **state) {
                     other = view_columns(x, H * n + H + n, H * n), y = output(&b, value ? H * value : top),
                     chosen = value ? new_buf(&b, top, BUF_ROWS_ALL) : y;
         push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, {-1, 0, 0}, 0}});
-        push(&b, (struct op){.kind = OP_INDEX, .index = {q, w, chosen, 0, H, top}});
-        struct op_attend at = {
-            .q = other, .out = y, .n_head = H, .scale = 0.05f, .chosen = chosen, .n_chosen = top};
+        push(&b, (struct op){.kind = OP_INDEX, .index = {q, w, chosen, 0, H, by}});
+        struct op_attend at = {.q = other, .out = y, .n_head = H, .scale = 0.05f, .chosen = chosen, .by = by};
         if (value) push(&b, (struct op){.kind = OP_ATTEND, .attend = at});
         char name[96];
         snprintf(name, sizeof name, "choice %d", (int)i);

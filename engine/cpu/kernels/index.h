@@ -2,7 +2,7 @@
 
 /* score[p] of the positions on pages page .. end that the row at pos sees, and anything behind pos on its page. */
 static void index_row(const struct cpu_attend_arg *a, const struct op_index *op, int pos, int page, int end,
-                      const float *q, const float *w, float *score, float *scratch) {
+                      const float *q, const float *w, float *score, int row, float *scratch) {
     const int n = a->store->head_dim_k, heads = op->n_head;
     const enum kv_type type = a->store->k_type;
     const bool half = type == KV_F16 && n % VL == 0;
@@ -21,10 +21,13 @@ static void index_row(const struct cpu_attend_arg *a, const struct op_index *op,
             all_scores(q, &rows, n, 0, hi, 1, s, heads, true);
         else
             all_scores(q, &rows, n, 0, hi, 1, s, heads, false);
-        for (int i = 0; i < KV_PAGE; i += VL) {
+        for (int h = 0; op->by.by_head && h < heads; h++)
+            memcpy(score + (size_t)h * (size_t)row + (size_t)page * KV_PAGE, s + h * KV_PAGE,
+                   KV_PAGE * sizeof *s);
+        for (int i = 0; !op->by.by_head && i < KV_PAGE; i += VL) {
             vf sum = vf_set(0);
             for (int h = 0; h < heads; h++) /* a NaN stays one */
-                sum = vf_fma(vf_set(w[h]), vf_max(vf_set(0), vf_load(s + h * KV_PAGE + i)), sum);
+                sum = vf_fma(vf_set(w ? w[h] : 1), vf_max(vf_set(0), vf_load(s + h * KV_PAGE + i)), sum);
             vf_store(score + (size_t)page * KV_PAGE + i, sum);
         }
     }

@@ -145,9 +145,10 @@ struct cpu_kernels {
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
                        const float *q, float *part, float *scratch);
     void (*attend_merge)(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out);
-    /* score[p] of the positions of pages page .. end, for the row at pos with q [n_head][hk] and w [n_head]. */
+    /* score[p] of the positions of pages page .. end, for the row at pos with q [n_head][hk] and w [n_head], NULL: 1; by_head: score[h][p], rows
+     * row floats apart. */
     void (*index_row)(const struct cpu_attend_arg *a, const struct op_index *op, int pos, int page, int end,
-                      const float *q, const float *w, float *score, float *scratch);
+                      const float *q, const float *w, float *score, int row, float *scratch);
     /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
      * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
     cpu_attend_block_fn *attend_block;

@@ -120,7 +120,7 @@ static enum infer_status check_act(struct config *c) {
                                         [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
                                         [ACT_RELU2] = "relu2|squared_relu",
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
-                                        [ACT_SWIGLU_OAI] = "silu|swish",
+                                        [ACT_SWIGLU_OAI] = "silu|swish|swigluoai",
                                         [ACT_XIELU] = "xielu",
                                         [ACT_SILU_CLAMP] = "silu|swish"};
     static const struct { /* of families whose classes take either */
@@ -164,6 +164,8 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
            *tied = json_object_get(c->root, "tie_word_embeddings");
     const char *inner = json_string_value(json_object_get(text, "model_type"));
     while (hf->model_type && strcmp(hf->model_type, type) != 0) hf++;
+    for (const struct arch_hf *of = hf; inner && of->model_type; of++) /* a text part has several names */
+        if (strcmp(of->model_type, type) == 0 && of->inner && strcmp(of->inner, inner) == 0) hf = of;
     const bool flat = !text && json_object_get(c->root, "num_hidden_layers"); /* as Qwen2-VL once had it */
     if (flat) put_pictures(c, c->root);
     if (hf->model_type && hf->inner && !flat) {
@@ -261,7 +263,8 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s) s = read_arch(&c, options->vocab_only, head);
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && out->table)
-        config_step(c.root), config_kimi(c.root), config_laguna(c.root), config_gemma3n(c.root);
+        config_step(c.root), config_kimi(c.root), config_laguna(c.root), config_gemma3n(c.root),
+            config_minimax(c.root);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
     if (!s && whole) s = config_check_keys(&c);

@@ -111,6 +111,7 @@ void config_step(json_t *root);
 void config_kimi(json_t *root); /* hf_state.c */
 /* source: configuration_gemma3n of transformers */
 void config_gemma3n(json_t *root);
+void config_minimax(json_t *root); /* hf_index.c */
 enum infer_status config_streams(struct config *c);
 /* source: configuration_laguna of transformers */
 void config_laguna(json_t *root);
@@ -130,8 +131,9 @@ enum infer_status config_windows(struct config *c);
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
 /* Heads of latent attention (hf_latent.c), in the place of others; their rotated numbers. */
 enum infer_status config_latent(struct config *c, uint32_t *n_rot);
-/* What chooses its positions (hf_index.c). */
+/* What chooses its positions (hf_index.c); runs of positions. */
 enum infer_status config_index(struct config *c);
+enum infer_status config_index_runs(struct config *c);
 /* Encoders, ctx rows of positions (hf_encoder.c). */
 enum infer_status config_encoder(struct config *c, uint32_t ctx);
 /* Layers with a state: which they are, and their sizes (hf_state.c). After config_windows. */

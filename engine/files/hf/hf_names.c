@@ -87,6 +87,7 @@ static bool is_other_sense(const char *name) {
     static const char *const begins[] = {"vision_tower.",
                                          "multi_modal_projector.",
                                          "merger.",
+                                         "patch_merge_mlp.",
                                          "mlp1.",
                                          "visual.",
                                          "audio_tower.",

@@ -362,6 +362,7 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     put_u32(c, "context_length", ctx - out->n_pad);
     TRY(a->attn.latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->attn.latent) dim[1] = dim[0];
+    if (a->attn.index_runs) TRY(config_index_runs(c));
     put_eps(c);
     if (!key_reads(c, K_SSM_FACTORS)) put_keys(c, K_SOFTCAP, K_PARALLEL); /* else hf_factors.c */
     TRY(put_rotated(c));
