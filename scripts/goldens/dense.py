@@ -210,6 +210,7 @@ DENSE = {
                         original_max_position_embeddings=32, rope_parameters=longrope(6, 32, partial_rotary_factor=0.75)),
     "starcoder2": row("Starcoder2", "LayerNorm and biases everywhere, window of 20, plain feed-forward", (20,), sliding_window=20,
                       tie_word_embeddings=True, norm_epsilon=0.01),
+    "phi": row("Phi", "both branches from one LayerNorm, biases everywhere, half of a head rotated", num_attention_heads=4, num_key_value_heads=2, layer_norm_eps=0.01, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
     "stablelm": row("StableLm", "one branch after the other, a quarter of a head rotated", num_attention_heads=2, num_key_value_heads=1, layer_norm_eps=0.01),
     "stablelm-parallel": row("StableLm", "both branches from one norm, bias on q, k and v, a norm for each head", num_attention_heads=4,
                              use_parallel_residual=True, qk_layernorm=True, use_qkv_bias=True,
