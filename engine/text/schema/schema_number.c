@@ -266,16 +266,23 @@ static void put_decimals(struct stext *t, const char *sign, double a, bool a_ope
     int64_t from = scaled(a, n, false, a_open), to = isinf(b) ? 0 : scaled(b, n, true, b_open);
     int64_t first = from / unit, last = isinf(b) ? (int64_t)most_integer + 1 : to / unit;
     if (!isinf(b) && from > to) return;
+    /* an open bound that is an integer: all decimals of the unit below it, those of the unit above it that are not 0 */
+    const bool up = b_open && b == floor(b) && !isinf(b), down = a_open && a == floor(a) && b >= a + 1;
+    if (up) last++;
     if (first == last) {
         put_unit(t, sign, first, from % unit, to % unit, n);
         return;
     }
-    if (from % unit) put_unit(t, sign, first++, from % unit, unit - 1, n);
-    if (!isinf(b)) put_unit(t, sign, last, 0, to % unit, n);
+    if (down)
+        stext_put(t, "| \"%s%" PRId64 ".\" \"0\"{0,%d} [1-9] [0-9]{0,%d} ", sign, first++, room / 2,
+                  room - 1 - room / 2);
+    else if (from % unit)
+        put_unit(t, sign, first++, from % unit, unit - 1, n);
+    if (!isinf(b) && !up) put_unit(t, sign, last, 0, to % unit, n);
     if (first >= last) return;
     stext_put(t, "| \"%s\" ", sign);
     naturals(t, (uint64_t)first, (uint64_t)last - 1);
-    stext_put(t, "\".\" [0-9]{1,16} ");
+    stext_put(t, "\".\" [0-9]{1,%d} ", up ? room : 16);
 }
 
 /* A number with bounds: the integers between them, then what has decimals on either side of 0. */
