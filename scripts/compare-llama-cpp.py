@@ -24,11 +24,12 @@ WINDOWS, SCALE = "has no windows there", "has no key for the scale of scores the
 CHUNKS = "has chunks of 8192 positions there"
 LATENT = "has the usual bounds of YaRN alone there, mscale as mscale_all_dim, and one epsilon"
 INNER, SHARED = "asks for a Mamba layer twice as wide as x there", "has one order of layers that lend their keys there"
+INDEX = "asks for index heads of a multiple of 64 numbers there"
 CLAMP = "clamps at 7 and rounds the bounds of YaRN there"
 OTHER = {"mistral": WINDOWS, "qwen2": WINDOWS, "starcoder2": WINDOWS, "mixtral-stacked": WINDOWS,
          "exaone4": "has windows there in models of 64 layers alone", "olmo3": "has one base for all layers and the usual bounds of YaRN alone",
          "qwen3_moe-stacked": "always normalises weights of experts there",
-         "deepseek_v2": LATENT, "deepseek_v3": LATENT, "deepseek_v3-draft": LATENT, "kimi_k2": LATENT, "mistral4": LATENT,
+         "deepseek_v2": LATENT, "deepseek_v3": LATENT, "deepseek_v3-draft": LATENT, "kimi_k2": LATENT, "mistral4": LATENT, "glm_moe_dsa": INDEX, "deepseek_v32": INDEX,
          "lfm2-bias": "has no biases of convolutions there", "lfm2_moe": "has no scale of experts' weights there",
          "granitemoehybrid": INNER, "granitemoehybrid-dense": INNER, "gemma4-e4b": SHARED,
          "gpt_oss": CLAMP, "gpt_oss-mxfp4": CLAMP, "llama4": CHUNKS, "llama4-image": "normalises q and k there unless there are 128 experts", "gemma2": SCALE, "gemma3": SCALE, "gemma3-image": SCALE}
@@ -102,7 +103,7 @@ def greedy_of_infer(program, model, ids, n):
 def compare(program, name, folder):
     import llama_cpp
 
-    if OTHER.get(name) in (INNER, SHARED):  # which ends the program
+    if OTHER.get(name) in (INNER, SHARED, INDEX):  # which ends the program
         print(f"{name}: llama.cpp {OTHER[name]}")
         return True
     plain, model = f"{folder}/plain.gguf", f"{folder}/vocabulary.gguf"
