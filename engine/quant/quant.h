@@ -51,17 +51,37 @@ const struct quant_info *quant_by_name(const char *name);
 /* What the codes of a row of QUANT_CODES can be. */
 enum quant_code_form {
     QUANT_CODES_LEVELS, /* 16 of them at most: level[], in any order, some more than once */
+    QUANT_CODES_EIGHT,  /* 8 of them at most: level[0] .. level[7] */
     QUANT_CODES_RANGE, /* 16 neighbours from a number -16 .. 15 on in each 32 columns, whose d has no more bits than a half */
     QUANT_CODES_FOUR, /* -1, 0, 1 and 2 */
+    QUANT_CODES_TWO,  /* -1 and 1 */
     QUANT_CODES_ALL   /* any */
+};
+/* What their scales can be. */
+enum quant_scale_form {
+    QUANT_SCALES_ANY,
+    QUANT_SCALES_HALF, /* halves */
+    QUANT_SCALES_E4M3, /* 128 times a half without a sign whose last 7 bits are 0 and whose exponent is below 16 */
+    QUANT_SCALES_STEPS, /* whole numbers up to 31 times quant_code_unit of the block, which has 256 elements */
 };
 struct quant_code_set {
     enum quant_code_form form;
-    int group; /* columns that always share a d: 16 or 32; QUANT_CODES_FOUR: 64, 128 or 256 */
+    int group; /* columns that always share a d: 16, 32, .. 256; FOUR: 64 at least; TWO: 128 */
+    enum quant_scale_form scales;
     int8_t level[16];
 };
 /* NULL: not a row of QUANT_CODES. */
 const struct quant_code_set *quant_code_set(enum quant_type type);
+/* What all scales of a block are multiples of, where its set says so. */
+float quant_code_unit(enum quant_type type, const void *block);
+/* Bits of a code where a set's codes are numbered. */
+static inline int quant_code_bits(enum quant_code_form form) {
+    return form == QUANT_CODES_ALL     ? 8
+           : form == QUANT_CODES_EIGHT ? 3
+           : form == QUANT_CODES_FOUR  ? 2
+           : form == QUANT_CODES_TWO   ? 1
+                                       : 4;
+}
 /* Bytes of a row of n elements; n must be a multiple of the block. */
 static inline size_t quant_row_bytes(const struct quant_info *q, size_t n) { return n / q->elems * q->bytes; }
 

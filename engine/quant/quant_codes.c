@@ -12,36 +12,62 @@ void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type 
     }
 }
 
+/* ---- signs ---- */
+
+#define BYTE(s, i) ((s) >> (i)&1 ? UINT64_C(255) << 8 * (i) : 0)
+#define BYTES(s)                                                                                             \
+    (BYTE(s, 0) | BYTE(s, 1) | BYTE(s, 2) | BYTE(s, 3) | BYTE(s, 4) | BYTE(s, 5) | BYTE(s, 6) | BYTE(s, 7))
+#define PARITY(s)  (((s) ^ (s) >> 1 ^ (s) >> 2 ^ (s) >> 3 ^ (s) >> 4 ^ (s) >> 5 ^ (s) >> 6) & 1)
+#define EVEN(s)    BYTES((s) | PARITY(s) << 7)
+#define FOUR(M, s) M(s), M((s) + 1), M((s) + 2), M((s) + 3)
+#define MANY(M, s) FOUR(M, s), FOUR(M, (s) + 4), FOUR(M, (s) + 8), FOUR(M, (s) + 12)
+#define HALF(M, s)                                                                                           \
+    MANY(M, s), MANY(M, (s) + 16), MANY(M, (s) + 32), MANY(M, (s) + 48), MANY(M, (s) + 64),                  \
+        MANY(M, (s) + 80), MANY(M, (s) + 96), MANY(M, (s) + 112)
+const uint64_t quant_signs[256] = {HALF(BYTES, 0), HALF(BYTES, 128)};
+const uint64_t quant_even_signs[128] = {HALF(EVEN, 0)};
+
 /* ---- what codes can be ---- */
 
 #define PLUS_MINUS(a, b, c, d, e, f, g, h)                                                                   \
     { a, b, c, d, e, f, g, h, -(a), -(b), -(c), -(d), -(e), -(f), -(g), -(h) }
-#define THREE PLUS_MINUS(8, 25, 43, 43, 43, 43, 43, 43)
+#define THREE(a, b, c)                                                                                       \
+    { a, b, c, c, -(a), -(b), -(c), -(c) }
 static const struct quant_code_set sets[QUANT_COUNT] = {
-    [QUANT_IQ2_XXS] = {QUANT_CODES_LEVELS, 32, THREE},
-    [QUANT_IQ2_XS] = {QUANT_CODES_LEVELS, 16, THREE},
-    [QUANT_IQ2_S] = {QUANT_CODES_LEVELS, 16, THREE},
-    [QUANT_IQ3_XXS] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(4, 12, 20, 28, 36, 44, 52, 62)},
-    [QUANT_IQ3_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 3, 5, 7, 9, 11, 13, 15)},
-    [QUANT_IQ1_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
-    [QUANT_IQ1_M] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
-    [QUANT_TQ1_0] = {QUANT_CODES_FOUR, 256, {0}},
-    [QUANT_TQ2_0] = {QUANT_CODES_FOUR, 256, {0}},
-    [QUANT_NVFP4] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(0, 1, 2, 3, 4, 6, 8, 12)},
-    [QUANT_Q1_0] = {QUANT_CODES_FOUR, 128, {0}},
-    [QUANT_Q2_0] = {QUANT_CODES_FOUR, 64, {0}},
-    [QUANT_Z4] = {QUANT_CODES_RANGE, 32, {0}},
-    [QUANT_I8_128] = {QUANT_CODES_ALL, 32, {0}},
-    [QUANT_F8_128] = {QUANT_CODES_ALL, 16, {0}},
+    [QUANT_IQ2_XXS] = {QUANT_CODES_EIGHT, 32, QUANT_SCALES_STEPS, THREE(8, 25, 43)},
+    [QUANT_IQ2_XS] = {QUANT_CODES_EIGHT, 16, QUANT_SCALES_STEPS, THREE(8, 25, 43)},
+    [QUANT_IQ2_S] = {QUANT_CODES_EIGHT, 16, QUANT_SCALES_STEPS, THREE(8, 25, 43)},
+    [QUANT_IQ3_XXS] = {QUANT_CODES_LEVELS, 32, QUANT_SCALES_STEPS, PLUS_MINUS(4, 12, 20, 28, 36, 44, 52, 62)},
+    [QUANT_IQ3_S] = {QUANT_CODES_LEVELS, 32, QUANT_SCALES_STEPS, PLUS_MINUS(1, 3, 5, 7, 9, 11, 13, 15)},
+    [QUANT_IQ1_S] = {QUANT_CODES_EIGHT, 32, QUANT_SCALES_STEPS, THREE(1, 7, 9)},
+    [QUANT_IQ1_M] = {QUANT_CODES_EIGHT, 16, QUANT_SCALES_STEPS, THREE(1, 7, 9)},
+    [QUANT_TQ1_0] = {QUANT_CODES_FOUR, 256, QUANT_SCALES_HALF, {0}},
+    [QUANT_TQ2_0] = {QUANT_CODES_FOUR, 256, QUANT_SCALES_HALF, {0}},
+    [QUANT_NVFP4] = {QUANT_CODES_LEVELS, 16, QUANT_SCALES_E4M3, PLUS_MINUS(0, 1, 2, 3, 4, 6, 8, 12)},
+    [QUANT_Q1_0] = {QUANT_CODES_TWO, 128, QUANT_SCALES_HALF, {0}},
+    [QUANT_Q2_0] = {QUANT_CODES_FOUR, 64, QUANT_SCALES_HALF, {0}},
+    [QUANT_Z4] = {QUANT_CODES_RANGE, 32, QUANT_SCALES_ANY, {0}},
+    [QUANT_I8_128] = {QUANT_CODES_ALL, 128, QUANT_SCALES_ANY, {0}},
+    [QUANT_F8_128] = {QUANT_CODES_ALL, 16, QUANT_SCALES_ANY, {0}},
     [QUANT_NF4] = {QUANT_CODES_LEVELS,
-                   32,
+                   64,
+                   QUANT_SCALES_ANY,
                    {-112, -78, -59, -44, -32, -21, -10, 0, 9, 18, 28, 38, 49, 63, 81, 112}},
     [QUANT_FP4] = {QUANT_CODES_LEVELS,
-                   32,
+                   64,
+                   QUANT_SCALES_ANY,
                    {0, 1, 80, 120, 40, 60, 20, 30, 0, -1, -80, -120, -40, -60, -20, -30}},
 };
 const struct quant_code_set *quant_code_set(enum quant_type type) {
     return quant_info(type)->codes ? &sets[type] : NULL;
+}
+
+/* Scales are (1/2 + s) / 4, (1/2 + s) / 2, 1 + 2 s or (2 s + 1) / 8 times the half of the block. */
+float quant_code_unit(enum quant_type type, const void *block) {
+    uint16_t half;
+    memcpy(&half, block, sizeof half);
+    if (type == QUANT_IQ1_M) half = quant_iq1_m_half(block);
+    return f16_to_f32(half) * (type == QUANT_IQ3_S ? 1 : type == QUANT_IQ3_XXS ? 0.25f : 0.125f);
 }
 
 /* ---- a plain scale ---- */

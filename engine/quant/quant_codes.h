@@ -16,16 +16,22 @@ void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type 
         quant_decode_codes(y, blocks, n, QUANT_##id);                                                        \
     }
 
-/* The eighth sign of seven makes their number even. */
-static inline unsigned quant_even_signs(unsigned seven) {
-    return seven | (unsigned)__builtin_parity(seven) << 7;
-}
-/* Eight magnitudes from 1 to 127 (bytes of v) with signs; bit i of signs: value i is negative. */
-static inline void quant_put_signed(int8_t *code, uint64_t v, unsigned signs) {
-    const uint64_t bits = signs * 0x0101010101010101u & 0x8040201008040201u;
-    const uint64_t ones = (bits + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
-    v = (v ^ ones * 255) + ones;
+/* The signs of eight values as bytes 255 (bit i of the index: value i is negative) and 0; of seven, whose eighth makes their number even. */
+extern const uint64_t quant_signs[256], quant_even_signs[128];
+/* Eight magnitudes from 1 to 127 (bytes of v) with signs. */
+static inline void quant_put_signed(int8_t *code, uint64_t v, uint64_t signs) {
+    v = (v ^ signs) + (signs & 0x0101010101010101u);
     memcpy(code, &v, 8);
+}
+/* Eight bytes of v less n, each in the range of a code; v and n below 128. */
+static inline void quant_put_less(int8_t *code, uint64_t v, unsigned n) {
+    v = ((v | 0x8080808080808080u) - n * 0x0101010101010101u) ^ 0x8080808080808080u;
+    memcpy(code, &v, 8);
+}
+
+/* The scale of a block of IQ1_M: the top four bits of its four words, lowest first. */
+static inline uint16_t quant_iq1_m_half(const struct block_IQ1_M *b) {
+    return (uint16_t)(b->sc[0] >> 12 | b->sc[1] >> 12 << 4 | b->sc[2] >> 12 << 8 | b->sc[3] >> 12 << 12);
 }
 
 /* Scale d of x[n] ~ d * q, q in lo .. hi, for groups of any size. */

@@ -154,6 +154,16 @@ static void codes_are_the_values(void **state) {
     assert_true(with_codes > 0);
 }
 
+/* Is a scale what copies keep of it? Those that are no numbers, or 0, are multiples of any unit. */
+static bool is_scale(enum quant_scale_form form, float d, float unit) {
+    const uint16_t half = f32_to_f16(form == QUANT_SCALES_E4M3 ? d / 128 : d);
+    if (form == QUANT_SCALES_ANY || !isfinite(d)) return true;
+    if (form == QUANT_SCALES_HALF) return f16_to_f32(half) == d;
+    if (form == QUANT_SCALES_E4M3) return half < 0x4000 && half % 128 == 0 && f16_to_f32(half) * 128 == d;
+    const float steps = d / unit;
+    return d == 0 ? unit == 0 : steps >= 1 && steps <= 31 && steps == floorf(steps) && unit * steps == d;
+}
+
 /* Codes of random blocks are of the set that copies of them keep; of range: less the least of each 32. */
 static void codes_are_of_their_set(void **state) {
     (void)state;
@@ -175,12 +185,17 @@ static void codes_are_of_their_set(void **state) {
             bool there = set->form == QUANT_CODES_ALL;
             int least = 127;
             for (int j = i / 32 * 32; j < i / 32 * 32 + 32; j++) least = code[j] < least ? code[j] : least;
-            for (int l = 0; l < 16 && set->form == QUANT_CODES_LEVELS; l++) there |= set->level[l] == code[i];
+            const int levels = set->form == QUANT_CODES_LEVELS ? 16 : set->form == QUANT_CODES_EIGHT ? 8 : 0;
+            for (int l = 0; l < levels; l++) there |= set->level[l] == code[i];
+            if (set->form == QUANT_CODES_TWO) there = code[i] == -1 || code[i] == 1;
             if (set->form == QUANT_CODES_FOUR) there = code[i] >= -1 && code[i] <= 2;
             if (set->form == QUANT_CODES_RANGE) there = least >= -16 && least <= 15 && code[i] - least < 16;
             if (!there) fail_msg("%s: code %d of element %d is not of its set", q->name, code[i], i);
             if (memcmp(&d[i / 16], &d[i / set->group * set->group / 16], sizeof *d))
                 fail_msg("%s: element %d has a scale of its own", q->name, i);
+            const float unit = quant_code_unit((enum quant_type)t, blocks + i / q->elems * q->bytes);
+            if (!is_scale(set->scales, d[i / 16], unit))
+                fail_msg("%s: element %d has a scale %g of another form", q->name, i, (double)d[i / 16]);
             const bool half = set->form == QUANT_CODES_RANGE && (quant_f32_to_bits(d[i / 16]) & 31);
             if (half) fail_msg("%s: the scale of element %d has more bits than a half", q->name, i);
         }

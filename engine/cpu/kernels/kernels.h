@@ -24,6 +24,10 @@ struct cpu_x {
     size_t row, chunk; /* bytes */
 };
 
+/* Bytes of a scale in a copy. */
+static inline size_t cpu_copied_scale(enum quant_scale_form form) {
+    return form == QUANT_SCALES_ANY ? sizeof(float) : form == QUANT_SCALES_HALF ? sizeof(uint16_t) : 1;
+}
 /* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows. out is
  * written in panels of CPU_LANES rows. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none;
  * copied: read it instead of w, else it is written. The sum of one output is the same for every T and n. */
@@ -33,9 +37,9 @@ static inline size_t cpu_copy_bytes(enum quant_type type, size_t stride, int n, 
     const struct quant_code_set *set = quant_code_set(type);
     const size_t rows = (size_t)(n + 15) / 16 * 16, columns = (size_t)cpu_kp(k);
     if (!set) return (rows * (stride + columns / 128) + 63) / 64 * 64; /* two bytes of Q3_K are read twice */
-    const size_t codes =
-        set->form == QUANT_CODES_ALL ? columns : columns / (set->form == QUANT_CODES_FOUR ? 4 : 2);
-    return rows * (codes + columns / (size_t)set->group * sizeof(float)); /* gemm_codes.h */
+    return rows * (columns * (size_t)quant_code_bits(set->form) / 8 +  /* gemm_code_copy.h */
+                   columns / (size_t)set->group * cpu_copied_scale(set->scales) +
+                   (set->scales == QUANT_SCALES_STEPS ? columns / 64 : 0));
 }
 
 /* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */

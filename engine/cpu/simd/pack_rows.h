@@ -30,6 +30,11 @@ INLINE vi row_start(int32_t pair, int off) {
     return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm512_dpbusd_epi32(a, (vi)w, x); }
+INLINE vi broadcast_four(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return set32(four);
+}
 INLINE vi look_up(const int8_t *table, vu nibbles) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table)), (vi)nibbles);
 }
@@ -55,6 +60,10 @@ INLINE vf vf_exponents(const uint8_t *p) {
     return (vf)_mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)), 23);
 }
 INLINE vi set32(int32_t x) { return _mm256_set1_epi32(x); }
+/* Four bytes in each lane, from memory: by way of registers, as the compiler would have it, they take a shuffle. */
+INLINE vi broadcast_four(const int8_t *p) {
+    return _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)p));
+}
 INLINE vi look_up(const int8_t *table, vu nibbles) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)),
                                (vi)nibbles);

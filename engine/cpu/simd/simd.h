@@ -45,6 +45,13 @@ INLINE vmask vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); 
 INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 INLINE unsigned vf_bits(vmask m) { return m; }
 INLINE vf vf_halves(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+/* Bytes as floats; bytes as bits 7 to 14 of halves. */
+INLINE vf vf_bytes(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
+}
+INLINE vf vf_half_bytes(const uint8_t *p) {
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)), 7));
+}
 INLINE void vf_to_halves(uint16_t *p, vf v) { _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, 0)); }
 /* v * 2^n for whole n */
 INLINE vf vf_scale2(vf v, vf n) { return _mm512_scalef_ps(v, n); }
@@ -115,6 +122,12 @@ INLINE vmask vf_less(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
 INLINE unsigned vf_bits(vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 INLINE vf vf_halves(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
+INLINE vf vf_bytes(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+INLINE vf vf_half_bytes(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p)), 7));
+}
 INLINE void vf_to_halves(uint16_t *p, vf v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, 0)); }
 INLINE vf vf_scale2(vf v, vf n) {
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);

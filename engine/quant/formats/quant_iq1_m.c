@@ -11,20 +11,17 @@
  * Codes are 8 times that. source: ggml's block_iq1_m. */
 #include "quant/quant_codes.h"
 
-static float scale_of(const struct block_IQ1_M *b) {
-    return f16_to_f32(
-        (uint16_t)(b->sc[0] >> 12 | b->sc[1] >> 12 << 4 | b->sc[2] >> 12 << 8 | b->sc[3] >> 12 << 12));
-}
-
 void quant_IQ1_M_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ1_M *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
-        for (int l = 0; l < 32; l++, code += 8) {
-            const int h = b->h[l / 2] >> l % 2 * 4, g = l / 2;
-            if (l % 2 == 0) *d++ = scale_of(b) * (float)(2 * (b->sc[g / 4] >> g % 4 * 3 & 7) + 1) * 0.125f;
-            memcpy(code, &quant_grid_iq1_s[b->q[l] | (h & 7) << 8], 8);
-            for (int j = 0; j < 8; j++) code[j] = (int8_t)(code[j] - (h & 8 ? 9 : 7));
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(quant_iq1_m_half(b));
+        for (int g = 0; g < 16; g++, code += 16) {
+            const unsigned h = b->h[g];
+            *d++ = scale * (float)(2 * (b->sc[g / 4] >> g % 4 * 3 & 7) + 1) * 0.125f;
+            quant_put_less(code, quant_grid_iq1_s[b->q[2 * g] | (h & 7) << 8], 7 + (h >> 2 & 2));
+            quant_put_less(code + 8, quant_grid_iq1_s[b->q[2 * g + 1] | (h >> 4 & 7) << 8], 7 + (h >> 6 & 2));
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ1_M)
 

@@ -13,14 +13,16 @@
 
 void quant_IQ1_S_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ1_S *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
         for (int g = 0; g < 8; g++, d += 2) {
-            d[0] = d[1] = f16_to_f32(b->d) * (float)(2 * (b->h[g] >> 12 & 7) + 1) * 0.125f;
-            for (int l = 0; l < 4; l++, code += 8) {
-                memcpy(code, &quant_grid_iq1_s[b->q[4 * g + l] | (b->h[g] >> 3 * l & 7) << 8], 8);
-                for (int j = 0; j < 8; j++) code[j] = (int8_t)(code[j] - (b->h[g] >> 15 ? 9 : 7));
-            }
+            const unsigned h = b->h[g];
+            d[0] = d[1] = scale * (float)(2 * (h >> 12 & 7) + 1) * 0.125f;
+            for (int l = 0; l < 4; l++, code += 8)
+                quant_put_less(code, quant_grid_iq1_s[b->q[4 * g + l] | (h >> 3 * l & 7) << 8],
+                               7 + (h >> 14 & 2));
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ1_S)
 

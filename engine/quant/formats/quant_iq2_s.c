@@ -13,13 +13,16 @@
 
 void quant_IQ2_S_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ2_S *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
-        for (int l = 0; l < 32; l++, code += 8) {
-            const int index = b->q[l] | (b->h[l / 4] >> l % 4 * 2 & 3) << 8;
-            if (l % 2 == 0)
-                *d++ = f16_to_f32(b->d) * (0.5f + (float)(b->sc[l / 4] >> l / 2 % 2 * 4 & 15)) * 0.25f;
-            quant_put_signed(code, quant_grid_iq2_s[index], b->sg[l]);
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
+        for (int g = 0; g < 16; g++, code += 16) {
+            const unsigned h = b->h[g / 2] >> g % 2 * 4;
+            const uint8_t *q = b->q + 2 * g, *sg = b->sg + 2 * g;
+            *d++ = scale * (0.5f + (float)(b->sc[g / 2] >> g % 2 * 4 & 15)) * 0.25f;
+            quant_put_signed(code, quant_grid_iq2_s[q[0] | (h & 3) << 8], quant_signs[sg[0]]);
+            quant_put_signed(code + 8, quant_grid_iq2_s[q[1] | (h >> 2 & 3) << 8], quant_signs[sg[1]]);
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ2_S)
 

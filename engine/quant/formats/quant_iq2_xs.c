@@ -12,12 +12,15 @@
 
 void quant_IQ2_XS_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ2_XS *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
-        for (int l = 0; l < 32; l++, code += 8) {
-            if (l % 2 == 0)
-                *d++ = f16_to_f32(b->d) * (0.5f + (float)(b->sc[l / 4] >> l / 2 % 2 * 4 & 15)) * 0.25f;
-            quant_put_signed(code, quant_grid_iq2_xs[b->q[l] & 511], quant_even_signs(b->q[l] >> 9));
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
+        for (int g = 0; g < 16; g++, code += 16) {
+            const unsigned q = b->q[2 * g], next = b->q[2 * g + 1];
+            *d++ = scale * (0.5f + (float)(b->sc[g / 2] >> g % 2 * 4 & 15)) * 0.25f;
+            quant_put_signed(code, quant_grid_iq2_xs[q & 511], quant_even_signs[q >> 9]);
+            quant_put_signed(code + 8, quant_grid_iq2_xs[next & 511], quant_even_signs[next >> 9]);
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ2_XS)
 

@@ -13,17 +13,19 @@
 
 void quant_IQ2_XXS_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ2_XXS *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
         for (int g = 0; g < 8; g++, code += 32, d += 2) {
             uint8_t index[4];
             uint32_t a;
             memcpy(index, b->q + 4 * g, 4);
             memcpy(&a, b->q + 4 * g + 2, 4);
-            d[0] = d[1] = f16_to_f32(b->d) * (0.5f + (float)(a >> 28)) * 0.25f;
+            d[0] = d[1] = scale * (0.5f + (float)(a >> 28)) * 0.25f;
             for (int l = 0; l < 4; l++)
                 quant_put_signed(code + 8 * l, quant_grid_iq2_xxs[index[l]],
-                                 quant_even_signs(a >> 7 * l & 127));
+                                 quant_even_signs[a >> 7 * l & 127]);
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ2_XXS)
 

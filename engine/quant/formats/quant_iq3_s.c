@@ -13,16 +13,19 @@
 
 void quant_IQ3_S_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ3_S *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
-        for (int l = 0; l < 32; l++, code += 8) {
-            const uint8_t *q = b->q + 2 * l;
-            const int g = l / 4, h = b->h[g] >> l % 4 * 2;
-            if (l % 2 == 0) *d++ = f16_to_f32(b->d) * (float)(1 + 2 * (b->sc[g / 2] >> g % 2 * 4 & 15));
-            quant_put_signed(code,
-                             quant_grid_iq3_s[q[0] | (h & 1) << 8] |
-                                 (uint64_t)quant_grid_iq3_s[q[1] | (h >> 1 & 1) << 8] << 32,
-                             b->sg[l]);
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
+        for (int g = 0; g < 8; g++, d += 2) {
+            const unsigned h = b->h[g];
+            d[0] = d[1] = scale * (float)(1 + 2 * (b->sc[g / 2] >> g % 2 * 4 & 15));
+            for (int l = 0; l < 4; l++, code += 8) {
+                const uint8_t *q = b->q + 8 * g + 2 * l;
+                const uint64_t low = quant_grid_iq3_s[q[0] | (h >> 2 * l & 1) << 8],
+                               high = quant_grid_iq3_s[q[1] | (h >> (2 * l + 1) & 1) << 8];
+                quant_put_signed(code, low | high << 32, quant_signs[b->sg[4 * g + l]]);
+            }
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ3_S)
 

@@ -12,18 +12,20 @@
 
 void quant_IQ3_XXS_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_IQ3_XXS *b = blocks;
-    for (size_t i = 0; i < n / 256; i++, b++)
+    for (size_t i = 0; i < n / 256; i++, b++) {
+        const float scale = f16_to_f32(b->d);
         for (int g = 0; g < 8; g++, code += 32, d += 2) {
             uint32_t a;
             memcpy(&a, b->a + 2 * g, 4);
-            d[0] = d[1] = f16_to_f32(b->d) * (0.5f + (float)(a >> 28)) * 0.5f;
+            d[0] = d[1] = scale * (0.5f + (float)(a >> 28)) * 0.5f;
             for (int l = 0; l < 4; l++) {
                 const uint8_t *q = b->q + 8 * g + 2 * l;
                 quant_put_signed(code + 8 * l,
                                  quant_grid_iq3_xxs[q[0]] | (uint64_t)quant_grid_iq3_xxs[q[1]] << 32,
-                                 quant_even_signs(a >> 7 * l & 127));
+                                 quant_even_signs[a >> 7 * l & 127]);
             }
         }
+    }
 }
 QUANT_DECODE_BY_CODES(IQ3_XXS)
 
