@@ -15,6 +15,18 @@ enum infer_status schema_string(struct schema *S, const json_t *j, struct stext 
 /* Whether a pattern of ECMA-262 matches somewhere in a text. errors: INFER_E_INPUT (the pattern cannot be read),
  * INFER_E_UNSUPPORTED (it takes too long, or the text has characters that it may take otherwise here) */
 enum infer_status schema_matches(const char *pattern, const char *text, bool *matches);
+/* The bounds of a number; infinite where there is none. */
+struct schema_bounds {
+    double lo, hi;
+    bool lo_open, hi_open;
+};
+/* Integers lo..hi in decimal without leading zeros, 0 <= lo <= hi. */
+void schema_naturals(struct stext *t, uint64_t lo, uint64_t hi);
+/* multipleOf, of integers or numbers between bounds (schema_multiple.c). errors: INFER_E_INPUT (no number above 0), INFER_E_UNSUPPORTED (too many digits or multiples) */
+enum infer_status schema_multiple(struct schema *S, const json_t *multiple, bool integers,
+                                  const struct schema_bounds *b, struct stext *t);
+/* The multipleOf that two are together, to be given back. errors: INFER_E_UNSUPPORTED (too many digits) */
+enum infer_status schema_join_multiples(const json_t *x, const json_t *y, json_t **out);
 /* x is a whole number of steps, both as the decimals that they are written as. */
 enum schema_verdict schema_is_multiple(double x, double step);
 /* True for a format that a grammar is there for; all others are annotations. */

@@ -127,6 +127,11 @@ static enum infer_status join_keyword(struct schema *S, json_t *into, const char
         if (joined && json_array_extend(joined, v)) json_decref(joined), joined = NULL;
         return set_new(into, key, joined);
     }
+    if (strcmp(key, "multipleOf") == 0) {
+        json_t *both;
+        TRY(schema_join_multiples(old, v, &both));
+        return set_new(into, key, both);
+    }
     if (strcmp(key, "type") == 0) return join_types(S, into, old, v);
     if (strcmp(key, "enum") == 0) return intersect(S, into, key, old, v, false);
     if (strcmp(key, "const") == 0) return schema_same_value(old, v) ? INFER_OK : nothing_left(S, key);

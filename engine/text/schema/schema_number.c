@@ -61,8 +61,7 @@ static void same_length(struct stext *t, const char *lo, const char *hi, size_t 
     stext_put(t, ") ");
 }
 
-/* 0 <= lo <= hi */
-static void naturals(struct stext *t, uint64_t lo, uint64_t hi) {
+void schema_naturals(struct stext *t, uint64_t lo, uint64_t hi) {
     const char *between = "";
     stext_put(t, "( ");
     for (uint64_t least = 0, most = 9;; least = most + 1, most = most * 10 + 9) {
@@ -85,20 +84,14 @@ static void integers(struct stext *t, int64_t lo, int64_t hi) {
     stext_put(t, "( ");
     if (lo < 0) {
         stext_put(t, "\"-\" ");
-        naturals(t, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo);
+        schema_naturals(t, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo);
         if (hi >= 0) stext_put(t, "| ");
     }
-    if (hi >= 0) naturals(t, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi);
+    if (hi >= 0) schema_naturals(t, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi);
     stext_put(t, ") ");
 }
 
 /* ---- bounds -------------------------------------------------------------------------------------------------- */
-
-/* The bounds of a number; infinite where there is none. */
-struct bounds {
-    double lo, hi;
-    bool lo_open, hi_open;
-};
 
 /* minimum and exclusiveMinimum, or maximum and exclusiveMaximum, which draft 4 has as a boolean. sign -1: upper ones. */
 static enum infer_status read_bound(const json_t *j, const char *key, const char *exclusive, double sign,
@@ -114,7 +107,7 @@ static enum infer_status read_bound(const json_t *j, const char *key, const char
     return INFER_OK;
 }
 
-static enum infer_status read_bounds(struct schema *S, const json_t *j, struct bounds *b) {
+static enum infer_status read_bounds(struct schema *S, const json_t *j, struct schema_bounds *b) {
     TRY(read_bound(j, "minimum", "exclusiveMinimum", 1, &b->lo, &b->lo_open));
     TRY(read_bound(j, "maximum", "exclusiveMaximum", -1, &b->hi, &b->hi_open));
     bool none = b->lo > b->hi || (b->lo == b->hi && (b->lo_open || b->hi_open));
@@ -124,7 +117,7 @@ static enum infer_status read_bounds(struct schema *S, const json_t *j, struct b
 static const double most_integer = 9999999999999999.0; /* of a number without a bound: 16 digits */
 
 /* The integers between bounds; *none: there are none. */
-static enum infer_status integer_range(const struct bounds *b, int64_t *lo, int64_t *hi, bool *none) {
+static enum infer_status integer_range(const struct schema_bounds *b, int64_t *lo, int64_t *hi, bool *none) {
     double least = isinf(b->lo) ? -most_integer : b->lo_open ? floor(b->lo) + 1 : ceil(b->lo);
     double most = isinf(b->hi) ? most_integer : b->hi_open ? ceil(b->hi) - 1 : floor(b->hi);
     if (fabs(least) > 9e17 || fabs(most) > 9e17) return schema_unsupported("bounds beyond 18 digits");
@@ -134,66 +127,13 @@ static enum infer_status integer_range(const struct bounds *b, int64_t *lo, int6
     return INFER_OK;
 }
 
-/* ---- multiples ----------------------------------------------------------------------------------------------- */
-
-enum { MULTIPLE_STATES = 1000, MULTIPLE_LIST = 2000 };
-
-/* The multiples of n from 0 (positive: from n) on, with a sign before all but 0: one rule for each remainder of the digits
- * so far, and what the next digit makes of it. */
-static enum infer_status put_multiples(struct schema *S, struct stext *t, int64_t n, bool positive,
-                                       bool negative) {
-    int first = S->n_rule + 1;
-    if (n > MULTIPLE_STATES) return schema_unsupported("multipleOf above 1000 without narrow bounds");
-    for (int64_t r = 0; r < n; r++) {
-        struct stext rule;
-        schema_rule_begin(S, &rule);
-        for (int d = 0; d < 10; d++)
-            stext_put(&rule, "%s\"%d\" r%d ", d ? "| " : "", d, first + (int)((10 * r + d) % n));
-        if (r == 0) stext_put(&rule, "| \"\" ");
-        TRY(schema_rule_end(S, &rule, INFER_OK));
-    }
-    stext_put(t, positive ? "( " : negative ? "( \"0\" | \"-\"? ( " : "( \"0\" | ( ");
-    for (int d = 1; d < 10; d++) stext_put(t, "%s\"%d\" r%d ", d > 1 ? "| " : "", d, first + (int)(d % n));
-    stext_put(t, positive ? ") space " : ") ) space ");
-    return INFER_OK;
-}
-
-enum schema_verdict schema_is_multiple(double x, double step) {
-    if (!(step > 0) || fabs(x) > 9e15 || step != floor(step) || x != floor(x)) return SCHEMA_UNKNOWN;
-    return fmod(x, step) == 0 ? SCHEMA_YES : SCHEMA_NO;
-}
-
-static enum infer_status visit_multiple(struct schema *S, const json_t *multiple, const struct bounds *b,
-                                        struct stext *t) {
-    double step = json_number_value(multiple);
-    int64_t lo = 0, hi = 0;
-    bool none = false;
-    if (!json_is_number(multiple) || step <= 0)
-        return err_set(INFER_E_INPUT, "multipleOf is no number above 0");
-    if (step != floor(step) || step > 9e15) return schema_unsupported("multipleOf of a fraction");
-    TRY(integer_range(b, &lo, &hi, &none));
-    int64_t n = (int64_t)step, from = lo / n + (lo % n > 0),
-            to = hi / n - (hi % n < 0); /* from * n .. to * n */
-    if (from > to) return schema_nothing(S, "no multiple of %lld lies between the bounds", (long long)n);
-    if (to - from < MULTIPLE_LIST) {
-        stext_put(t, "( ");
-        for (int64_t i = from; i <= to; i++)
-            stext_put(t, "%s\"%lld\" ", i > from ? "| " : "", (long long)(i * n));
-        stext_put(t, ") space ");
-        return INFER_OK;
-    }
-    if (!isinf(b->hi) || !(isinf(b->lo) || from == 0 || from == 1))
-        return schema_unsupported("multipleOf with over 2000 multiples between the bounds");
-    return put_multiples(S, t, n, from == 1, isinf(b->lo));
-}
-
 /* The bounds; done: multipleOf, or no bounds at all, for which rule stands, have settled it. */
-static enum infer_status begin_number(struct schema *S, const json_t *j, const char *rule, struct bounds *b,
-                                      struct stext *t, bool *done) {
+static enum infer_status begin_number(struct schema *S, const json_t *j, const char *rule,
+                                      struct schema_bounds *b, struct stext *t, bool *done) {
     const json_t *step = json_object_get(j, "multipleOf");
     TRY(read_bounds(S, j, b));
     *done = step || (isinf(b->lo) && isinf(b->hi));
-    if (step) return visit_multiple(S, step, b, t);
+    if (step) return schema_multiple(S, step, rule[0] == 'i', b, t);
     if (*done) stext_put(t, "%s", rule);
     return INFER_OK;
 }
@@ -201,7 +141,7 @@ static enum infer_status begin_number(struct schema *S, const json_t *j, const c
 /* ---- integers and numbers ------------------------------------------------------------------------------------ */
 
 enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t) {
-    struct bounds b;
+    struct schema_bounds b;
     int64_t lo = 0, hi = 0;
     bool none = false, done;
     TRY(begin_number(S, j, "integer ", &b, t, &done));
@@ -281,13 +221,13 @@ static void put_decimals(struct stext *t, const char *sign, double a, bool a_ope
     if (!isinf(b) && !up) put_unit(t, sign, last, 0, to % unit, n);
     if (first >= last) return;
     stext_put(t, "| \"%s\" ", sign);
-    naturals(t, (uint64_t)first, (uint64_t)last - 1);
+    schema_naturals(t, (uint64_t)first, (uint64_t)last - 1);
     stext_put(t, "\".\" [0-9]{1,%d} ", up ? room : 16);
 }
 
 /* A number with bounds: the integers between them, then what has decimals on either side of 0. */
 enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t) {
-    struct bounds b;
+    struct schema_bounds b;
     int64_t lo = 0, hi = 0;
     bool none = false, done;
     TRY(begin_number(S, j, "number ", &b, t, &done));
