@@ -18,6 +18,9 @@ static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view
         (view_same(post->add.a, out) != view_same(post->add.b, out)) &&
         !list_overlaps(l, source, post->add.out))
         return CPU_EPI_ADD;
+    if (l->op[i].kind == OP_MATMUL && post->kind == OP_GLU && post->glu.up.buf < 0 &&
+        view_same(post->glu.gate, out) && !list_overlaps(l, source, post->glu.out))
+        return CPU_EPI_MAP;
     if (list_is_gated(l, i) && !list_overlaps(l, source, post->glu.out)) return CPU_EPI_GLU;
     return CPU_EPI_STORE;
 }

@@ -26,7 +26,7 @@ typedef void cpu_fn(const struct cpu_op *op, struct cpu_step *s, int thread, int
 enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8, CPU_ROUTE_INT16 };
 
 /* What a matmul does with its outputs. */
-enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
+enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU, CPU_EPI_MAP };
 
 /* A weight's units of one decode matmul as its kernel reads them; made by the first step that reads the file. */
 struct cpu_copy {

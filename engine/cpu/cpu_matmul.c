@@ -19,32 +19,43 @@ static int unit_place(const struct cpu_op *op, int u, int *row) {
     infer_bug("unit %d is beyond matmul %s", u, op->op->name);
 }
 
+static void scale(float factor, int n, float *v) {
+    for (int i = 0; i < n; i++) v[i] *= factor;
+}
 /* v[n]: sums of rows row .. of a weight, with its factor and its bias. */
 static void scale_and_add(const struct cpu_kernels *k, const struct weight *w, int row, int n, float *v) {
-    if (w->factor != 1)
-        for (int i = 0; i < n; i++) v[i] *= w->factor;
+    if (w->factor != 1) scale(w->factor, n, v);
     if (w->bias) k->add(v, w->bias + row, v, n);
 }
 
-/* v[n]: sums of member m's rows row .., of row t. up: the second member's, for a glu. */
-static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, int n, int t, float *v,
-                   float *up) {
+/* The sums of member m's rows row .. + n, of rows t .. t + T of the step: v[T][stride]. up: the second member's, for a glu. */
+static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, int n, int t, int T, float *v,
+                   float *up, size_t stride) {
     const struct cpu_kernels *k = s->cpu->k;
     const struct op_matmul *mm = &op->op->matmul;
     const struct weight *w = &mm->w->member[m];
+    const bool two = op->epilogue == CPU_EPI_GLU;
+    struct cpu_sums sums = {.v = v, .v_stride = stride, .out_stride = stride, .bias = w->bias, .out = v};
     int col = row;
     for (int i = 0; i < m; i++) col += mm->w->member[i].n;
-    scale_and_add(k, w, row, n, v);
-    if (op->epilogue == CPU_EPI_GLU) {
-        const struct op_glu *g = &op->post->glu;
+    if (sums.bias) sums.bias += row;
+    for (int i = 0; w->factor != 1 && i < T; i++) scale(w->factor, n, v + (size_t)i * stride);
+    if (!two) {
+        const struct view to = op->epilogue == CPU_EPI_ADD   ? op->post->add.out
+                               : op->epilogue == CPU_EPI_MAP ? op->post->glu.out
+                                                             : mm->out;
+        sums.out = cpu_row(s, to, t) + col, sums.out_stride = cpu_stride(s, to);
+        if (op->epilogue == CPU_EPI_MAP) sums.act = &op->post->glu;
+        if (op->epilogue == CPU_EPI_ADD) {
+            const struct op_add *a = &op->post->add;
+            const struct view other = a->a.buf == mm->out.buf ? a->b : a->a;
+            sums.other = cpu_row(s, other, t) + col, sums.other_stride = cpu_stride(s, other);
+        }
+    }
+    if (!two || sums.bias) k->sum_rows(&sums, n, T);
+    for (int i = 0; two && i < T; i++, v += stride, up += stride) {
         scale_and_add(k, &mm->w->member[1], row, n, up);
-        k->glu(g, v, up, cpu_row(s, g->out, t) + row, n);
-    } else if (op->epilogue == CPU_EPI_ADD) {
-        const struct op_add *a = &op->post->add;
-        struct view other = a->a.buf == mm->out.buf ? a->b : a->a;
-        k->add(cpu_row(s, other, t) + col, v, cpu_row(s, a->out, t) + col, n);
-    } else {
-        memcpy(cpu_row(s, mm->out, t) + col, v, sizeof(float) * (size_t)n);
+        k->glu(&op->post->glu, v, up, cpu_row(s, op->post->glu.out, t + i) + row, n);
     }
 }
 
@@ -127,8 +138,7 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
             multiply_member(c, op, m + i, row, n, xf, xq, T, i ? second : work->out);
-        for (int t = 0; t < T; t++)
-            finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);
+        finish(op, s, m, row, n, 0, T, work->out, second, CPU_UNIT_ROWS);
     }
 }
 
@@ -153,13 +163,19 @@ static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct wei
     size_t elems = (size_t)k_padded(w->k) * CPU_LANES, stride = weight_stride(w);
     float *weights = (float *)(void *)work->weights;
     memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
+    const void *first = weight_row(w, row);
+    if (w->type == QUANT_F32 && n == CPU_PANEL_ROWS) { /* as they lie */
+        c->k->gemm_f32(first, stride / sizeof(float), w->k, (const float *)(const void *)panel, elems,
+                       n_panel, acc);
+        return;
+    }
     for (int k0 = 0; k0 < w->k; k0 += CPU_PANEL_K) {
         int kb = w->k - k0 < CPU_PANEL_K ? w->k - k0 : CPU_PANEL_K;
-        const uint8_t *src = (const uint8_t *)weight_row(w, row) + quant_row_bytes(q, (size_t)k0);
+        const uint8_t *src = (const uint8_t *)first + quant_row_bytes(q, (size_t)k0);
         for (int r = 0; r < n; r++, src += stride)
             c->k->dequant_f32[w->type](weights + (size_t)r * CPU_PANEL_STRIDE, src, weight_end(w), kb);
-        c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
-                       n_panel, acc);
+        c->k->gemm_f32(weights, CPU_PANEL_STRIDE, kb,
+                       (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems, n_panel, acc);
     }
 }
 
@@ -169,9 +185,7 @@ static void write_out(const struct cpu_op *op, struct cpu_step *s, struct cpu_wo
                       int n, int t0, int tokens) {
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
     if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16) {
-        float *y = work->acc;
-        for (int t = 0; t < tokens; t++, y += CPU_PANEL_ROWS)
-            finish(op, s, m, row, n, t0 + t, y, y + acc_floats);
+        finish(op, s, m, row, n, t0, tokens, work->acc, work->acc + acc_floats, CPU_PANEL_ROWS);
         return;
     }
     for (int p = 0; p * CPU_LANES < tokens; p++) {
@@ -179,9 +193,8 @@ static void write_out(const struct cpu_op *op, struct cpu_step *s, struct cpu_wo
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
             s->cpu->k->untile(work->acc + (size_t)i * acc_floats + (size_t)p * CPU_PANEL_ROWS * CPU_LANES,
                               y[i]);
-        for (int t = 0; t < CPU_LANES && p * CPU_LANES + t < tokens; t++)
-            finish(op, s, m, row, n, t0 + p * CPU_LANES + t, y[0] + t * CPU_PANEL_ROWS,
-                   y[1] + t * CPU_PANEL_ROWS);
+        const int t = p * CPU_LANES, left = tokens - t < CPU_LANES ? tokens - t : CPU_LANES;
+        finish(op, s, m, row, n, t0 + t, left, y[0], y[1], CPU_PANEL_ROWS);
     }
 }
 

@@ -4,6 +4,8 @@
 #include "seam/kv_low.h"
 #include <math.h>
 
+#define UNROLL_16 _Pragma("GCC unroll 16")
+
 static void vec_norm(const struct op_norm *op, const float *x, float *out, int n) {
     for (int at = 0; at < n; at += op->dim, x += op->dim, out += op->dim) {
         int d = op->dim, i, from = op->n_w ? at % op->n_w : 0;
@@ -71,15 +73,20 @@ INLINE vf activate(enum act_kind act, vf g) {
     vf u = vf_mul(vf_mul(g, vf_set(0.7978845608f)), vf_fma(vf_mul(g, g), vf_set(0.044715f), vf_set(1)));
     return vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vf_tanh(u)));
 }
-/* erf to 2e-7. source: Abramowitz & Stegun 1964, 7.1.26 */
+/* erf to 2.3e-7: x times a polynomial in x^2, fitted to erf(x) / x up to 3.9 at Chebyshev's points; beyond, 1. A NaN stays one. */
 INLINE vf vec_erf(vf x) {
-    vf a = vf_max(x, vf_sub(vf_set(0), x)), t = vf_div(vf_set(1), vf_fma(a, vf_set(0.3275911f), vf_set(1)));
-    vf p = vf_fma(t, vf_set(1.061405429f), vf_set(-1.453152027f));
-    p = vf_fma(p, t, vf_set(1.421413741f));
-    p = vf_fma(p, t, vf_set(-0.284496736f));
-    p = vf_fma(p, t, vf_set(0.254829592f));
-    vf y = vf_sub(vf_set(1), vf_mul(vf_mul(p, t), vf_exp(vf_sub(vf_set(0), vf_mul(a, a)))));
-    return vf_pick(vf_less(x, vf_set(0)), vf_sub(vf_set(0), y), y);
+    static const float k[] = {0.362583995f,   -0.181011423f,   0.134688422f,  -0.109517768f,
+                              0.0907181874f,  -0.0739793256f,  0.0575830154f, -0.0418540239f,
+                              0.0301543698f,  -0.0220262092f,  0.0119427573f, -0.00358912721f,
+                              0.00320139178f, -0.00400615437f, 0.00152217271f};
+    enum { TOP = sizeof k / sizeof *k - 1 };
+    const vf end = vf_set(3.9f), zero = vf_set(0), low = vf_set(-3.9f);
+    const vf c = vf_sub(zero, vf_max(low, vf_sub(zero, vf_max(low, x))));
+    const vf u = vf_fma(vf_mul(c, c), vf_set(0.13149244f), vf_set(-1));
+    vf p = vf_set(k[TOP]);
+    UNROLL_16 for (int i = TOP - 1; i >= 0; i--) p = vf_fma(p, u, vf_set(k[i]));
+    p = vf_mul(p, c);
+    return vf_pick(vf_less(end, x), vf_set(1), vf_pick(vf_less(x, low), vf_set(-1), p));
 }
 /* VL channels from c on, of which left are there: the last K - 1 inputs stay in registers as the rows go by. */
 INLINE void conv_block(const struct op_conv *op, int c, int left, int n, int pos, const float *x,
@@ -152,36 +159,40 @@ INLINE vf vec_softplus(vf x) {
     for (int i = 0; i < VL; i++) v[i] = v[i] > 20 ? v[i] : log1pf(expf(v[i]));
     return vf_load(v);
 }
+/* act(g) of any kind. */
+INLINE vf act_any(const struct op_glu *op, vf g) {
+    switch (op->act) {
+    case ACT_SILU:
+        return activate(ACT_SILU, g);
+    case ACT_RELU2:
+        return activate(ACT_RELU2, g);
+    case ACT_GELU_TANH:
+        return activate(ACT_GELU_TANH, g);
+    case ACT_GELU_ERF:
+        return vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vec_erf(vf_mul(g, vf_set(0.70710678f)))));
+    case ACT_CAP:
+        return vf_mul(vf_set(op->k.limit), vf_tanh(vf_div(g, vf_set(op->k.limit))));
+    case ACT_SWIGLU_OAI:
+        return clamped_silu(op, g);
+    case ACT_SIGMOID:
+        return vf_div(vf_set(1), vf_add(vf_set(1), vf_exp(vf_sub(vf_set(0), g))));
+    case ACT_XIELU:
+        return xielu(op, g);
+    case ACT_CLAMP:
+        return clamped(op, g);
+    case ACT_SILU_CLAMP:
+        return limited_silu(op, g);
+    case ACT_SOFTPLUS:
+        return vec_softplus(g);
+    default:
+        return vf_mul(vf_set(op->k.limit), g);
+    }
+}
 /* up NULL: 1 */
 static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
-    const enum act_kind act = op->act;
     for (int i = 0; i < n; i += VL) {
         int left = n - i < VL ? n - i : VL;
-        vf g = vf_loadn(gate + i, left), y;
-        if (act == ACT_SILU)
-            y = activate(ACT_SILU, g);
-        else if (act == ACT_RELU2)
-            y = activate(ACT_RELU2, g);
-        else if (act == ACT_GELU_TANH)
-            y = activate(ACT_GELU_TANH, g);
-        else if (act == ACT_GELU_ERF)
-            y = vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vec_erf(vf_mul(g, vf_set(0.70710678f)))));
-        else if (act == ACT_CAP)
-            y = vf_mul(vf_set(op->k.limit), vf_tanh(vf_div(g, vf_set(op->k.limit))));
-        else if (act == ACT_SWIGLU_OAI)
-            y = clamped_silu(op, g);
-        else if (act == ACT_SIGMOID)
-            y = vf_div(vf_set(1), vf_add(vf_set(1), vf_exp(vf_sub(vf_set(0), g))));
-        else if (act == ACT_XIELU)
-            y = xielu(op, g);
-        else if (act == ACT_CLAMP)
-            y = clamped(op, g);
-        else if (act == ACT_SILU_CLAMP)
-            y = limited_silu(op, g);
-        else if (act == ACT_SOFTPLUS)
-            y = vec_softplus(g);
-        else
-            y = vf_mul(vf_set(op->k.limit), g);
+        vf y = act_any(op, vf_loadn(gate + i, left));
         if (up) y = vf_mul(y, up_factor(op, vf_loadn(up + i, left)));
         vf_storen(out + i, y, left);
     }
@@ -190,6 +201,22 @@ static void vec_add(const float *a, const float *b, float *out, int n) {
     int i = 0;
     for (; i + VL <= n; i += VL) vf_store(out + i, vf_add(vf_load(a + i), vf_load(b + i)));
     if (i < n) vf_storen(out + i, vf_add(vf_loadn(a + i, n - i), vf_loadn(b + i, n - i)), n - i);
+}
+static void vec_sum_rows(const struct cpu_sums *s, int n, int T) {
+    for (int i = 0; i < n; i += VL) {
+        const int left = n - i < VL ? n - i : VL;
+        const float *v = s->v + i, *other = s->other ? s->other + i : NULL;
+        const vf bias = s->bias ? vf_loadn(s->bias + i, left) : vf_set(0);
+        float *out = s->out + i;
+        for (int t = 0; t < T; t++, v += s->v_stride, out += s->out_stride) {
+            vf y = left < VL ? vf_loadn(v, left) : vf_load(v);
+            if (s->bias) y = vf_add(y, bias);
+            if (other)
+                y = vf_add(left < VL ? vf_loadn(other, left) : vf_load(other), y), other += s->other_stride;
+            if (s->act) y = act_any(s->act, y);
+            left < VL ? vf_storen(out, y, left) : vf_store(out, y);
+        }
+    }
 }
 static void vec_mix(const float *w, int n_x, const float *x, size_t stride, const float *shared, float scale,
                     float *out, int n) {
@@ -318,17 +345,24 @@ INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
     float copy[256];
     __m256i tops[8];
     int far[CPU_FAR];
-    if (left < 256) {
+    /* two blocks have more than the far groups */
+    const int blocks = left >= 256 ? 8 : left >= 64 && left % 32 == 0 ? left / 32 : 8;
+    if (left < 256 && blocks == 8) {
         memset(copy, 0, sizeof copy);
         x = memcpy(copy, x, sizeof *x * (size_t)left);
     }
-    for (int b = 0; b < 8; b++) tops[b] = group_tops(x + 32 * b, 8 * b);
+    for (int b = 0; b < 8; b++) tops[b] = b < blocks ? group_tops(x + 32 * b, 8 * b) : _mm256_setzero_si256();
     __m256i largest = most_of(tops), next = largest;
     for (int i = 0; i < CPU_FAR; i++, next = most_of(tops)) far[i] = take_out(tops, next);
     float top = value_of(largest), most = fmaxf(value_of(next), top * ((float)MOST / (float)MOST_FAR));
     float id = top > tiny ? (float)MOST / most : 0;
     y->d = top > tiny ? most / (float)MOST : top;
-    for (int b = 0; b < 8; b++) {
+    for (int b = blocks; b < 8; b++) {
+        _mm256_storeu_si256((void *)(y->q + 32 * b), _mm256_setzero_si256());
+        y->p32[b] = y->p16[2 * b] = y->p16[2 * b + 1] = 0;
+        y->s32[b] = y->s16[2 * b] = y->s16[2 * b + 1] = 0;
+    }
+    for (int b = 0; b < blocks; b++) {
         __m256i c[4];
         for (int j = 0; j < 4; j++)
             c[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 32 * b + 8 * j), _mm256_set1_ps(id)));

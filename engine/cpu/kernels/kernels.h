@@ -103,6 +103,15 @@ struct cpu_state_rows {
     int n, pos;
 };
 
+/* What becomes of rows of a product: v [T][n], bias [n], other [T][n], act (all three NULL: none), out [T][n]; rows so many floats
+ * apart. */
+struct cpu_sums {
+    const float *v, *bias, *other;
+    float *out;
+    size_t v_stride, other_stride, out_stride;
+    const struct op_glu *act; /* without up */
+};
+
 struct cpu_kernels {
     const char *name;
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
@@ -159,10 +168,13 @@ struct cpu_kernels {
     /* Rows t .. t + n of a step, of one slot, n <= CPU_ATTEND_LANES; q, out already at row t and the head's columns. */
     void (*attend_rows)(const struct cpu_rows_arg *a, int t, int n, const float *q, size_t q_stride,
                         float *out, size_t out_stride, float *scratch);
+    /* out = act(v + bias + other), in that order, of n columns and T rows. */
+    void (*sum_rows)(const struct cpu_sums *s, int n, int T);
     /* Prompt matmul (cpu_matmul.c): x panel[k][CPU_LANES]; acc[panel][CPU_PANEL_ROWS][CPU_LANES] += w x; the
      * transpose of one panel's acc. */
     void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);
-    void (*gemm_f32)(const float *w, int k, const float *panel, size_t panel_stride, int n_panel, float *acc);
+    void (*gemm_f32)(const float *w, size_t w_stride, int k, const float *panel, size_t panel_stride,
+                     int n_panel, float *acc);
     void (*untile)(const float *acc, float *y);
     cpu_dequant_fn *const *dequant_f32;  /* [QUANT_COUNT] */
     cpu_dequant_fn *const *dequant_bf16; /* [QUANT_COUNT], NULL on AVX2 */

@@ -8,7 +8,7 @@
 #define KERNELS(set)                                                                                         \
     {                                                                                                        \
         .name = #set, .norm = vec_norm, .rope = vec_rope, .glu = vec_glu, .conv = vec_conv,                  \
-        .delta = vec_delta, .ssm = vec_ssm, .add = vec_add, .mix = vec_mix, .quantise = vec_quantise,        \
+        .delta = vec_delta, .ssm = vec_ssm, .add = vec_add, .sum_rows = vec_sum_rows, .mix = vec_mix, .quantise = vec_quantise,        \
         .quantise16 = vec_quantise16, .quantise_twice = vec_quantise_twice, .kv_store = vec_kv_store,        \
         .kv_load = vec_kv_load, .kv_turn = vec_kv_turn, .finite = vec_finite, .argmax = vec_argmax,          \
         .above = vec_above, .exp_sums = vec_exp_sums, .gemv_float = cpu_gemv_float_avx2,                     \

@@ -14,6 +14,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .delta = vec_delta,
     .ssm = vec_ssm,
     .add = vec_add,
+    .sum_rows = vec_sum_rows,
     .mix = vec_mix,
     .quantise = vec_quantise,
     .quantise16 = vec_quantise16,
