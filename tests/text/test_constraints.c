@@ -541,6 +541,7 @@ static void negations(void **state) {
         {"{'type': 'integer', 'allOf': [{'multipleOf': 4}, {'multipleOf': 6}]}",
          {"12", "0", "24"},
          {"4", "6", "18"}},
+        {"{'enum': [0.07, [0.1, 1e300]]}", {"0.07", "[0.1,1e300]"}, {"0.070000000000000007"}},
         {"{'enum': [0.75, 0.375], 'multipleOf': 0.05}", {"0.75"}, {"0.375"}},
         /* oneOf: proofs of what a grammar makes hold for branches that stay as they are, and for no others */
         {"{'oneOf': [{'type': 'number'}, {'type': 'null'}, {'type': 'integer'}]}", {"1.5", "null"}, {"1"}},

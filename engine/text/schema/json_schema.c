@@ -109,13 +109,26 @@ enum infer_status schema_count(const json_t *j, const char *key, int64_t missing
 
 /* ---- constants ---- */
 
+/* The text of v with so many digits that it is read as v again: 0.1 and not 0.10000000000000001. Given back as jansson wants it; NULL: out of memory. */
+static char *shortest_text(const json_t *v, json_free_t give_back) {
+    for (size_t digits = 15; digits < 17; digits++) {
+        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits));
+        json_t *again = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        const bool same = again && json_equal(again, v);
+        json_decref(again);
+        if (same) return text;
+        if (text) give_back(text);
+    }
+    return json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
 enum infer_status schema_put_constant(struct stext *t, const json_t *v) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (!text) return err_set(INFER_E_MEMORY, "out of memory: a constant of a schema");
     json_malloc_t taken;
     json_free_t give_back; /* whatever jansson was told to use */
-    stext_literal(t, text, strlen(text));
     json_get_alloc_funcs(&taken, &give_back);
+    char *text = shortest_text(v, give_back);
+    if (!text) return err_set(INFER_E_MEMORY, "out of memory: a constant of a schema");
+    stext_literal(t, text, strlen(text));
     give_back(text);
     return INFER_OK;
 }
