@@ -532,6 +532,7 @@ static enum infer_status put_sentence(struct folder *d) {
         hf_put_u32(&d->keys, arch, "pooling_type", c->mean ? POOL_MEAN : POOL_RANK);
     else if (encoder || s->pooling >= 0)
         hf_put_u32(&d->keys, arch, "pooling_type", (uint32_t)(s->pooling >= 0 ? s->pooling : POOL_MEAN));
+    if (encoder && c->n_type) hf_put_u32(&d->keys, "tokenizer.ggml", "token_type_count", c->n_type);
     if (encoder && s->n_text && s->n_text < c->n_ctx) hf_put_u32(&d->keys, arch, "text_length", s->n_text);
     return d->keys.status;
 }
