@@ -92,6 +92,7 @@ def tls():
             context.minimum_version = context.maximum_version = version
             try:
                 with context.wrap_socket(connect(s)) as x:
+                    x.settimeout(120)
                     x.sendall(data)
                     return rest(x)
             except (ssl.SSLError, ConnectionResetError) as e: return str(e).encode()
