@@ -52,6 +52,14 @@ static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, 
             sums.other = cpu_row(s, other, t) + col, sums.other_stride = cpu_stride(s, other);
         }
     }
+    if (!two && T == 1 && !sums.act) { /* of one row the ways are short */
+        if (sums.bias) k->add(v, sums.bias, v, n);
+        if (sums.other)
+            k->add(sums.other, v, sums.out, n);
+        else
+            memcpy(sums.out, v, sizeof(float) * (size_t)n);
+        return;
+    }
     if (!two || sums.bias) k->sum_rows(&sums, n, T);
     for (int i = 0; two && i < T; i++, v += stride, up += stride) {
         scale_and_add(k, &mm->w->member[1], row, n, up);
