@@ -337,20 +337,13 @@ INLINE void sums_32(struct cpu_x8 *y, int b, __m256i q) {
     y->s16[2 * b + 1] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p1, one));
     y->s32[b] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p, one));
 }
-/* 256 columns, of which left are there. The scale is that of what is left when the far groups are taken out, whose codes
+/* 256 columns, of which the first blocks of 32 are there. The scale is that of what is left when the far groups are taken out, whose codes
  * have 14 bits. 256-bit vectors everywhere, so that every instruction set gives the same codes. */
-INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
+INLINE void quantise_blocks(struct cpu_x8 *y, const float *x, int blocks) {
     enum { MOST = 127, MOST_FAR = 16000 };
     const float tiny = 1e-30f; /* below it codes would not be finite */
-    float copy[256];
     __m256i tops[8];
     int far[CPU_FAR];
-    /* two blocks have more than the far groups */
-    const int blocks = left >= 256 ? 8 : left >= 64 && left % 32 == 0 ? left / 32 : 8;
-    if (left < 256 && blocks == 8) {
-        memset(copy, 0, sizeof copy);
-        x = memcpy(copy, x, sizeof *x * (size_t)left);
-    }
     for (int b = 0; b < 8; b++) tops[b] = b < blocks ? group_tops(x + 32 * b, 8 * b) : _mm256_setzero_si256();
     __m256i largest = most_of(tops), next = largest;
     for (int i = 0; i < CPU_FAR; i++, next = most_of(tops)) far[i] = take_out(tops, next);
@@ -391,8 +384,20 @@ INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
         y->s32[b] += sum, y->s16[g / 4] += sum;
     }
 }
+/* The last columns of a row. */
+static void quantise_rest(struct cpu_x8 *y, const float *x, int left) {
+    float copy[256] = {0};
+    if (left >= 64 && left % 32 == 0) /* two blocks have more than the far groups */
+        quantise_blocks(y, x, left / 32);
+    else
+        quantise_blocks(y, memcpy(copy, x, sizeof *x * (size_t)left), 8);
+}
 static void vec_quantise(void *y, size_t chunk, const float *x, int k) {
-    for (int at = 0; at < k; at += 256, y = (uint8_t *)y + chunk) quantise_256(y, x + at, k - at);
+    for (int at = 0; at < k; at += 256, y = (uint8_t *)y + chunk)
+        if (k - at >= 256)
+            quantise_blocks(y, x + at, 8);
+        else
+            quantise_rest(y, x + at, k - at);
 }
 
 /* codes[256] as a row without far groups. */
