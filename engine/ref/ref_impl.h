@@ -48,3 +48,11 @@ static inline float *ref_state(struct ref *r, int store, int slot) {
 
 /* An operation with a state (ref_state.c). */
 void ref_run_state(struct ref *r, const struct op *op);
+
+/* ref_attend.c. Byte offset of one head's row of one position inside a pool; n numbers of it, turned as the type has them (kv_turn_of). */
+size_t ref_kv_offset(const struct kv_store *s, size_t row_bytes, int page, int head, int i);
+void ref_kv_store_row(enum kv_type type, void *dst, const float *x, int n, int turn);
+void ref_kv_load_row(enum kv_type type, float *y, const void *src, int n, int turn);
+void ref_kv_put(struct ref *r, const struct op_kv_put *o);
+void ref_index(struct ref *r, const struct op_index *o);
+void ref_attend(struct ref *r, const struct op_attend *o);
