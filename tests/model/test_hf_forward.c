@@ -131,6 +131,11 @@ static void check_cuts(const struct golden *g, const struct infer_model *m, stru
     free(got);
 }
 
+/* Two layers that are computed three times magnify what products round: transformers with inputs of products in 11 bits has 0.06 to 0.09. */
+static double magnified(const struct golden *g, double tolerance) {
+    return strcmp(g->name, "nanbeige") == 0 ? 5 * tolerance : tolerance;
+}
+
 /* AMX multiplies BF16 with BF16: activations are rounded to 8 bits there, those of packed folders' prompts, too. */
 static double tolerance_on(const struct infer_engine *e, const char *form, double tolerance) {
     struct infer_engine_info info;
@@ -241,7 +246,7 @@ static void check_converted(const struct golden *g, const char *path, const char
     if (!ref_alone && !only_card) check_device(g, m, "cpu", "f32", TOL_LOGITS_FAST, NULL);
     if (have_cuda && !ref_alone) {
         check_device(g, m, "cuda, highest", "f32", TOL_LOGITS_FAST, NULL);
-        check_device(g, m, "cuda", "f32", TOL_LOGITS_TF32, NULL);
+        check_device(g, m, "cuda", "f32", magnified(g, TOL_LOGITS_TF32), NULL);
     }
     infer_model_close(m);
 }
@@ -300,7 +305,8 @@ static void computes_what_transformers_does(const struct golden *g) {
                         strcmp(g->name, "packed-ct-nvfp4") != 0); /* of llama's, one with factors will do */
     folder_remove(&d);
     const char *form = packed ? "codes" : "bf16";
-    if (have_cuda) check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : TOL_LOGITS_BF16, NULL);
+    if (have_cuda)
+        check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : magnified(g, TOL_LOGITS_BF16), NULL);
     if (!only_card) check_device(g, m, "cpu", form, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16, NULL);
     if (!packed) check_host_experts(g, m); /* of one layer */
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);

@@ -124,14 +124,16 @@ static const experts_kernels *kernels_of(enum layout l) {
     return NULL;
 }
 // NULL: each part by itself
-static experts_kernel kernel_of_both(enum layout gate, enum layout down) {
+static experts_kernel kernel_of_both(const experts_one_job *j) {
+    const enum layout gate = j->gate.layout, down = j->down.layout;
     const experts_kernels *k = kernels_of(gate);
-    return gate == down ? k->same : k->other == down ? k->both : NULL;
+    const int odd = experts_are_odd(j);
+    return gate == down ? k->same[odd] : k->other == down ? k->both[odd] : NULL;
 }
 cudaError_t experts_one_prepare(void) {
     cudaError_t e = all_shared_memory((const void *)experts_router_kernel);
     for (const experts_kernels *k : table)
-        for (experts_kernel run : {k->gated, k->down, k->same, k->both})
+        for (experts_kernel run : {k->gated, k->down, k->same[0], k->same[1], k->both[0], k->both[1]})
             if (e == cudaSuccess) e = all_shared_memory((const void *)run);
     return e;
 }
@@ -193,10 +195,10 @@ bool experts_one_plan(const experts_one_job *j, int sm_count, size_t most, exper
     const int room = most < EXPERTS_MOST_BYTES ? (int)most : EXPERTS_MOST_BYTES;
     memset(p, 0, sizeof *p);
     if (!kernels_of(j->gate.layout) || !kernels_of(j->down.layout)) return false;
-    if (j->shared && (j->route.n_used == ROUTE_USED_MAX || !kernel_of_both(j->gate.layout, j->down.layout)))
-        return false;
-    if (kernel_of_both(j->gate.layout, j->down.layout))
-        return make_shape(j, &p->both, sm_count, room, true, true);
+    const experts_kernel both = kernel_of_both(j);
+    if (j->shared && j->route.n_used == ROUTE_USED_MAX) return false;
+    if ((j->shared || j->single) && !both) return false;
+    if (both) return make_shape(j, &p->both, sm_count, room, true, true);
     return make_shape(j, &p->gated, sm_count, room / 2, true, false) &&
            make_shape(j, &p->down, sm_count, room / 2, false, true);
 }
@@ -224,8 +226,7 @@ cudaError_t experts_one_launch(const experts_one_job &j, const experts_plan &p, 
     const experts_kernels *gate = kernels_of(j.gate.layout), *down = kernels_of(j.down.layout);
     cudaError_t e = launch_overlapped(experts_router_kernel, j.route.n_expert + (j.weigh.w != NULL),
                                       ROUTER_THREADS, 0, overlap, s, j);
-    if (e == cudaSuccess && p.both.blocks)
-        e = launch(j, p.both, kernel_of_both(j.gate.layout, j.down.layout), s);
+    if (e == cudaSuccess && p.both.blocks) e = launch(j, p.both, kernel_of_both(&j), s);
     if (e == cudaSuccess && p.gated.blocks) e = launch(j, p.gated, gate->gated, s);
     return e == cudaSuccess && p.down.blocks ? launch(j, p.down, down->down, s) : e;
 }

@@ -30,7 +30,9 @@ LAYOUT_FN experts_smem experts_areas(const experts_one_job &j, const experts_sha
     m.pieces = (m.sum + (s.tiles > 1 ? 2 : s.tiles) * sums * 64 + 127) / 128 * 128;
     return m;
 }
-struct experts_block {
+// ODD: the shared expert has another width than the others, or experts are one matrix. What is asked of that at run time costs a model
+// without 1.4% of its time (code that runs once), so there are kernels of both kinds.
+template <bool ODD> struct experts_block {
     const experts_one_job &j;
     const experts_shape &s;
     uint8_t *smem;
@@ -42,24 +44,38 @@ struct experts_block {
     MEM uint32_t done(int i) const { return smem_address(h.done + i); }
     MEM int id(int choice) const { return choice < j.shared ? 0 : h.m.id[choice - j.shared]; }
     MEM const uint8_t *piece(int i) const { return smem + h.at[i]; }
-    MEM experts_place step(int i) const { return experts_place_of(&j, i, s.shared_steps, s.each_steps); }
-    MEM int pieces() const { return s.cut_shared + j.route.n_used * s.cut; } // of a row tile
-    // What gate and up give of a choice.
-    MEM uint8_t *glu(int choice) const {
-        return j.glu + (choice < j.shared ? 0 : s.shared_steps + (choice - j.shared) * s.each_steps) * 32;
+    // Number i of things of which a choice has n, and the shared expert `shared`: whose it is, and which.
+    MEM experts_place place(int i, int shared, int n) const {
+        if constexpr (ODD) return experts_place_of(&j, i, shared, n);
+        const int c = i / n;
+        return experts_place{c, i - c * n};
     }
-    MEM int steps(int choice) const { return choice < j.shared ? s.shared_steps : s.each_steps; }
+    // Things of all choices; those in front of a choice.
+    MEM int all(int shared, int n) const {
+        return ODD ? shared + j.route.n_used * n : (j.route.n_used + j.shared) * n;
+    }
+    MEM int before(int choice, int shared, int n) const {
+        return !ODD ? choice * n : choice < j.shared ? 0 : shared + (choice - j.shared) * n;
+    }
+    MEM experts_place step(int i) const { return place(i, s.shared_steps, s.each_steps); }
+    MEM experts_place unit(int i) const { return place(i, s.shared_units, j.down.u); }
+    MEM int pieces() const { return all(s.cut_shared, s.cut); } // of a row tile
+    MEM bool single() const { return ODD && j.single; }
+    // What gate and up give of a choice: where, and how many steps.
+    MEM uint8_t *glu(int choice) const { return j.glu + before(choice, s.shared_steps, s.each_steps) * 32; }
+    MEM int steps(int choice) const { return ODD && choice < j.shared ? s.shared_steps : s.each_steps; }
+    MEM int width(int choice) const { return ODD && choice < j.shared ? j.n_ff_shared : j.n_ff; }
 };
 // The step that a block takes in its nth turn; -1: none.
-DEV int experts_step(const experts_block &b, int n) {
-    const int all = b.s.shared_steps + b.j.route.n_used * b.s.each_steps, own = blockIdx.x - b.s.extra,
+template <bool ODD> DEV int experts_step(const experts_block<ODD> &b, int n) {
+    const int all = b.all(b.s.shared_steps, b.s.each_steps), own = blockIdx.x - b.s.extra,
               rest = b.s.blocks - b.s.extra;
     if (n < b.s.lead && own < 0) return -1;
     const int i =
         n < b.s.lead ? n * rest + own : b.s.lead * rest + (n - b.s.lead) * b.s.blocks + (int)blockIdx.x;
     return i < all ? i : -1;
 }
-DEV void experts_begin(const experts_block &b) {
+template <bool ODD> DEV void experts_begin(const experts_block<ODD> &b) {
     const int i = threadIdx.x;
     if (i < b.s.n_piece) {
         barrier_init(b.full(i), 1);
@@ -84,7 +100,7 @@ struct experts_source {
     int choice;     // -1: nothing comes
 };
 // Where piece i comes from.
-template <int LG, int LD> DEV experts_source experts_find(const experts_block &b, int i) {
+template <int LG, int LD, bool ODD> DEV experts_source experts_find(const experts_block<ODD> &b, int i) {
     const experts_one_job &j = b.j;
     experts_source from = {{NULL, NULL}, {0, 0}, 0, -1};
     if (i >= b.s.n_piece) return from;
@@ -99,12 +115,12 @@ template <int LG, int LD> DEV experts_source experts_find(const experts_block &b
         from.bytes = (uint32_t)g.u * layout_unit_bytes((enum layout)(LG < 0 ? 0 : LG)) * (j.paired ? 2 : 1);
         from.p[0] = g.first + t * g.tile;
         from.stack[0] = g.stack;
-        if (!j.paired && !j.single) from.p[1] = u.first + t * u.tile, from.stack[1] = u.stack;
+        if (!j.paired && !b.single()) from.p[1] = u.first + t * u.tile, from.stack[1] = u.stack;
         from.choice = c;
         return from;
     }
     const int of = i - b.s.steps, n = b.pieces(), r = of / n, tile = blockIdx.x + r * b.s.blocks;
-    const experts_place at = experts_place_of(&j, of - r * n, b.s.cut_shared, b.s.cut);
+    const experts_place at = b.place(of - r * n, b.s.cut_shared, b.s.cut);
     const int c = at.choice, first = at.i * b.s.part;
     if (tile * 16 >= j.d) return from;
     const experts_stack &d = c < j.shared ? j.down_shared : j.down;
@@ -116,7 +132,7 @@ template <int LG, int LD> DEV experts_source experts_find(const experts_block &b
     return from;
 }
 // Asks for piece i. Of a warp.
-DEV void experts_fetch(const experts_block &b, int i, const experts_source &from) {
+template <bool ODD> DEV void experts_fetch(const experts_block<ODD> &b, int i, const experts_source &from) {
     const size_t e = (size_t)b.id(from.choice);
     const uint32_t bar = b.full(i), to = smem_address(b.piece(i));
     const uint64_t policy = policy_evict_first();
@@ -126,11 +142,12 @@ DEV void experts_fetch(const experts_block &b, int i, const experts_source &from
     if (from.p[1]) bulk_copy(to + from.bytes, from.p[1] + e * from.stack[1], from.bytes, bar, policy);
 }
 // Whether a warp's first piece is one of down, which is asked for when the first two steps are there, so that it does not delay them.
-DEV bool experts_late(const experts_block &b, const experts_source &own) {
+template <bool ODD> DEV bool experts_late(const experts_block<ODD> &b, const experts_source &own) {
     return b.s.steps && b.w >= b.s.steps && own.choice >= b.j.shared && b.h.after[b.w] < 0;
 }
 // A warp's pieces among those that may come at once, behind the choice; own: its first, which has come if it is the shared expert's.
-template <int LG, int LD> DEV void experts_fetch_own(const experts_block &b, const experts_source &own) {
+template <int LG, int LD, bool ODD>
+DEV void experts_fetch_own(const experts_block<ODD> &b, const experts_source &own) {
     if (own.choice >= b.j.shared && b.h.after[b.w] < 0 && !experts_late(b, own)) experts_fetch(b, b.w, own);
 #pragma unroll 1
     for (int i = b.w + EXPERTS_WARPS; i < b.s.n_piece; i += EXPERTS_WARPS) {
@@ -139,7 +156,8 @@ template <int LG, int LD> DEV void experts_fetch_own(const experts_block &b, con
     }
 }
 // Those that wait for others, for a warp that is through with `passed` pieces; next: the first that has not come.
-template <int LG, int LD> DEV void experts_fetch_more(const experts_block &b, int passed, int &next) {
+template <int LG, int LD, bool ODD>
+DEV void experts_fetch_more(const experts_block<ODD> &b, int passed, int &next) {
 #pragma unroll 1
     for (; next < b.s.n_piece && b.h.after[next] < passed; next++) {
         if (b.h.after[next] < 0) continue;
@@ -150,7 +168,8 @@ template <int LG, int LD> DEV void experts_fetch_more(const experts_block &b, in
 }
 
 // ---- the choice: of the first warp
-template <int N> DEV void experts_logits(const experts_block &b, float (&v)[N], int first, int lane) {
+template <int N, bool ODD>
+DEV void experts_logits(const experts_block<ODD> &b, float (&v)[N], int first, int lane) {
     const experts_one_job &j = b.j;
     const int n = j.route.n_expert, more = lane == 0 && j.norm ? n : lane == 1 && j.weigh.w ? n + 1 : -1;
     const uint2 *at = j.logits + blockIdx.x % (unsigned)j.copies * (unsigned)(n + 2);
@@ -173,7 +192,7 @@ template <int N> DEV void experts_logits(const experts_block &b, float (&v)[N], 
     if (lane == 1) b.h.shared = more >= 0 ? 1.f / (1.f + expf(-__uint_as_float(q.x))) : 1.f;
     __syncwarp();
 }
-DEV void experts_choose(const experts_block &b) {
+template <bool ODD> DEV void experts_choose(const experts_block<ODD> &b) {
     const router &r = b.j.route;
     auto ask = [&](auto &v, int, int lane) { experts_logits(b, v, 0, lane); };
     if (route_is_few(r) && r.n_expert <= ROUTE_FEW / 2)
@@ -197,7 +216,7 @@ DEV void experts_choose(const experts_block &b) {
 
 // ---- gate and up
 // Units of the input's codes, from packets to records: of all warps but the first.
-template <int L> DEV void experts_codes(const experts_block &b) {
+template <int L, bool ODD> DEV void experts_codes(const experts_block<ODD> &b) {
     act_int8_reader<32> in;
     one_row<L, 32, 1> p; // (nothing but prepare)
     in.at = b.j.codes;
@@ -211,7 +230,7 @@ template <int L> DEV void experts_codes(const experts_block &b) {
         p.template prepare<1>(rec, 0, 1, b.lane);
     }
 }
-DEV float experts_act(const experts_one_job &j, float g, float u) {
+template <bool ODD> DEV float experts_act(const experts_one_job &j, float g, float u) {
     if (j.act == ACT_SWIGLU_OAI) {
         g = g > j.limit ? j.limit : g;
         u = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
@@ -219,38 +238,37 @@ DEV float experts_act(const experts_one_job &j, float g, float u) {
     }
     const float y =
         j.act == ACT_GELU_ERF ? 0.5f * g * (1.f + erff(g * 0.7071067811865476f)) : act_apply(j.act, g);
-    return j.single ? y : y * u;
+    return ODD && j.single ? y : y * u;
 }
 // Of a warp: waits for all warps' sums of its nth step and leaves the product of 16 columns as packets.
-DEV void experts_finish(const experts_block &b, int n, int step, float rs) {
+template <bool ODD> DEV void experts_finish(const experts_block<ODD> &b, int n, int step, float rs) {
     const experts_one_job &j = b.j;
     const experts_place at = b.step(step);
-    const int c = at.choice, t = at.i, of = b.lane & 15, col = t * 16 + of,
-              n_ff = c < j.shared ? j.n_ff_shared : j.n_ff;
+    const int c = at.choice, t = at.i, of = b.lane & 15, col = t * 16 + of, n_ff = b.width(c);
     const experts_stack &gate = c < j.shared ? j.gate_shared : j.gate,
                         &up = c < j.shared ? j.up_shared : j.up;
     const float *sum = (const float *)(b.smem + b.at.red) + n * EXPERTS_WARPS * 16 + b.lane;
     const size_t row = (size_t)b.id(c) * j.n_ff + col;
     const float gate_bias = gate.bias && col < n_ff ? gate.bias[row] : 0.f,
                 up_bias = up.bias && col < n_ff ? up.bias[row] : 0.f;
-    const int g = j.paired ? (of >> 3) * 16 + (of & 7) : of, u = j.paired ? g + 8 : j.single ? of : of + 16;
+    const int g = j.paired ? (of >> 3) * 16 + (of & 7) : of, u = j.paired ? g + 8 : b.single() ? of : of + 16;
     float v = 0;
     barrier_wait(b.done(n), 0);
 #pragma unroll
     for (int k = 0; k < EXPERTS_WARPS / 2; k++) v += sum[k * 32];
-    if (j.single) v += __shfl_xor_sync(~0u, v, 16); // of both halves of the warps
+    if (b.single()) v += __shfl_xor_sync(~0u, v, 16); // of both halves of the warps
     const float a = fmaf(__shfl_sync(~0u, v, g), rs * gate.factor, gate_bias),
                 m = fmaf(__shfl_sync(~0u, v, u), rs * up.factor, up_bias),
-                y = col < n_ff ? experts_act(j, a, m) : 0.f;
+                y = col < n_ff ? experts_act<ODD>(j, a, m) : 0.f;
     give_act_int8<16>(b.glu(c), t * 16, y, b.tag);
 }
-template <int L, int LD>
-DEV void experts_gated(const experts_block &b, const experts_source &own, int &next) {
+template <int L, int LD, bool ODD>
+DEV void experts_gated(const experts_block<ODD> &b, const experts_source &own, int &next) {
     bool late = experts_late(b, own);
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const experts_one_job &j = b.j;
-    const int tile = j.single ? 0 : b.w & 1, first = j.single ? b.w : b.w >> 1,
-              stride = j.single ? EXPERTS_WARPS : EXPERTS_WARPS / 2;
+    const int tile = b.single() ? 0 : b.w & 1, first = b.single() ? b.w : b.w >> 1,
+              stride = b.single() ? EXPERTS_WARPS : EXPERTS_WARPS / 2;
     const float rs = j.norm ? rsqrtf(b.h.squares / (float)j.k_router + j.eps) : 1.f;
     float *red = (float *)(b.smem + b.at.red) + b.w * 16;
     one_row<L, 32, 1> p;
@@ -285,7 +303,7 @@ DEV void experts_gated(const experts_block &b, const experts_source &own, int &n
 // ---- down
 // y, a column a lane of the first warp; in the first block of a cluster the second's 16 columns follow. Of the first warp.
 #if __CUDA_ARCH__ >= 900
-DEV float of_both_blocks(const experts_block &b, int r, float y, uint32_t rank) {
+template <bool ODD> DEV float of_both_blocks(const experts_block<ODD> &b, int r, float y, uint32_t rank) {
     float *meet = b.h.meet[r];
     if (rank) {
         uint32_t to, bar;
@@ -317,7 +335,7 @@ DEV void experts_cluster_wait() {
 struct experts_ahead {
     float x, norm, scale;
 };
-DEV experts_ahead experts_look_ahead(const experts_block &b, int tile) {
+template <bool ODD> DEV experts_ahead experts_look_ahead(const experts_block<ODD> &b, int tile) {
     const experts_one_job &j = b.j;
     const int row = tile * 16 + (b.lane & 15);
     experts_ahead a = {};
@@ -334,7 +352,7 @@ DEV experts_ahead experts_look_ahead(const experts_block &b, int tile) {
     return a;
 }
 // The rows of all choices. Of all threads.
-DEV void experts_each(const experts_block &b, const float *sum, int tile) {
+template <bool ODD> DEV void experts_each(const experts_block<ODD> &b, const float *sum, int tile) {
     const experts_one_job &j = b.j;
     const int of = threadIdx.x & 15, row = tile * 16 + of;
 #pragma unroll 1
@@ -347,7 +365,9 @@ DEV void experts_each(const experts_block &b, const float *sum, int tile) {
     }
 }
 // The sum of all warps, and what becomes of it. Of the first warp.
-DEV void experts_leave(const experts_block &b, const float *sum, int r, int tile, const experts_ahead &a) {
+template <bool ODD>
+DEV void experts_leave(const experts_block<ODD> &b, const float *sum, int r, int tile,
+                       const experts_ahead &a) {
     const experts_one_job &j = b.j;
     const int row = tile * 16 + (b.lane & 15);
     float y = 0;
@@ -371,14 +391,14 @@ DEV void experts_leave(const experts_block &b, const float *sum, int r, int tile
         put_column<false>(j, 0, 0, row, __fmul_rn(y, a.scale));
 }
 // Up to EXPERTS_ASKED items first, first + 16, .. (units of the choices one after the other), from packets to records; how many. Of a warp.
-DEV int experts_take(const experts_block &b, uint8_t *rec, int first, int items) {
+template <bool ODD> DEV int experts_take(const experts_block<ODD> &b, uint8_t *rec, int first, int items) {
     const experts_one_job &j = b.j;
     act_int8_reader<16> in[EXPERTS_ASKED];
     int n = 0;
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
         const int item = first + i * EXPERTS_WARPS;
-        const experts_place at = experts_place_of(&j, item, b.s.shared_units, j.down.u);
+        const experts_place at = b.unit(item);
         in[i].at = b.glu(at.choice);
         in[i].tag = b.tag;
         in[i].columns = b.steps(at.choice) * 16;
@@ -386,8 +406,7 @@ DEV int experts_take(const experts_block &b, uint8_t *rec, int first, int items)
     }
 #pragma unroll
     for (int i = 0; i < EXPERTS_ASKED; i++) {
-        const int item = first + i * EXPERTS_WARPS,
-                  k = experts_place_of(&j, item, b.s.shared_units, j.down.u).i;
+        const int item = first + i * EXPERTS_WARPS, k = b.unit(item).i;
         if (item >= items) break;
         while (in[i].v.w != b.tag) in[i].ask(k, b.lane);
         in[i].take(k, rec + i * REC_BYTES_16, b.lane);
@@ -396,16 +415,17 @@ DEV int experts_take(const experts_block &b, uint8_t *rec, int first, int items)
     return n;
 }
 // Says that a warp is through with pieces up to `to`, the first warp fetches what waits for that.
-template <int LG, int LD> DEV void experts_pass(const experts_block &b, int &passed, int to, int &next) {
+template <int LG, int LD, bool ODD>
+DEV void experts_pass(const experts_block<ODD> &b, int &passed, int to, int &next) {
     if (b.lane == 0)
         for (int i = passed; i < to; i++) barrier_arrive(b.done(i));
     passed = to;
     if (b.w == 0) experts_fetch_more<LG, LD>(b, passed, next);
 }
-template <int LG, int L> DEV void experts_down(const experts_block &b, int &next) {
+template <int LG, int L, bool ODD> DEV void experts_down(const experts_block<ODD> &b, int &next) {
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const experts_one_job &j = b.j;
-    const int items = b.s.shared_units + j.route.n_used * j.down.u, each = b.pieces();
+    const int items = b.all(b.s.shared_units, j.down.u), each = b.pieces();
     const bool apart = j.out_kind == EXPERTS_EACH;
     uint8_t *rec = b.smem + b.at.glu + b.w * EXPERTS_ASKED * REC_BYTES_16;
     one_row<L, 16, 1> p, all;
@@ -423,9 +443,9 @@ template <int LG, int L> DEV void experts_down(const experts_block &b, int &next
 #pragma unroll 1
             for (int i = 0; i <= n; i++) { // the last: what comes next
                 const int item = first + i * EXPERTS_WARPS;
-                const experts_place at = experts_place_of(&j, item, b.s.shared_units, j.down.u);
+                const experts_place at = b.unit(item);
                 const int c = at.choice, k = at.i, part = k / b.s.part,
-                          own = c < j.shared ? 0 : b.s.cut_shared + (c - j.shared) * b.s.cut,
+                          own = b.before(c, b.s.cut_shared, b.s.cut),
                           piece = b.s.steps + r * each + (item < items ? own + part : each);
                 experts_pass<LG, L>(b, passed, piece, next);
                 if (i == n) break;
@@ -454,18 +474,18 @@ template <int LG, int L> DEV void experts_down(const experts_block &b, int &next
 }
 
 // LG or LD -1: without that part
-template <int LG, int LD>
+template <int LG, int LD, bool ODD>
 __global__ void __maxnreg__(104)
     experts_one_kernel(const __grid_constant__ experts_one_job j, const __grid_constant__ experts_shape s) {
     extern __shared__ __align__(1024) uint8_t smem[];
-    experts_block b = {j,
-                       s,
-                       smem,
-                       *(experts_head *)smem,
-                       experts_areas(j, s),
-                       0,
-                       (int)threadIdx.x >> 5,
-                       (int)threadIdx.x & 31};
+    experts_block<ODD> b = {j,
+                            s,
+                            smem,
+                            *(experts_head *)smem,
+                            experts_areas(j, s),
+                            0,
+                            (int)threadIdx.x >> 5,
+                            (int)threadIdx.x & 31};
     experts_begin(b);
     if (LD >= 0) experts_cluster_arrive(); // barriers are there
     pdl_trigger();
@@ -505,9 +525,12 @@ template <int L> constexpr int experts_other() {
 }
 #define EXPERTS_CODES(id)                                                                                    \
     extern const experts_kernels experts_##id;                                                               \
-    const experts_kernels experts_##id = {LAYOUT_##id,                                                       \
-                                          (enum layout)experts_other<LAYOUT_##id>(),                         \
-                                          experts_one_kernel<LAYOUT_##id, -1>,                               \
-                                          experts_one_kernel<-1, LAYOUT_##id>,                               \
-                                          experts_one_kernel<LAYOUT_##id, LAYOUT_##id>,                      \
-                                          experts_one_kernel<LAYOUT_##id, experts_other<LAYOUT_##id>()>};
+    const experts_kernels experts_##id = {                                                                   \
+        LAYOUT_##id,                                                                                         \
+        (enum layout)experts_other<LAYOUT_##id>(),                                                           \
+        experts_one_kernel<LAYOUT_##id, -1, false>,                                                          \
+        experts_one_kernel<-1, LAYOUT_##id, false>,                                                          \
+        {experts_one_kernel<LAYOUT_##id, LAYOUT_##id, false>,                                                \
+         experts_one_kernel<LAYOUT_##id, LAYOUT_##id, true>},                                                \
+        {experts_one_kernel<LAYOUT_##id, experts_other<LAYOUT_##id>(), false>,                               \
+         experts_one_kernel<LAYOUT_##id, experts_other<LAYOUT_##id>(), true>}};

@@ -124,9 +124,13 @@ cudaError_t experts_one_launch(const struct experts_one_job &j, const struct exp
                                cudaStream_t s);
 cudaError_t experts_one_prepare(void); // attributes of every kernel, once a device
 
-// Kernels of a layout of codes of gate and up: with down in another layout, or without.
+// Whether the shared expert has another width than the others, or experts are one matrix.
+LAYOUT_FN bool experts_are_odd(const struct experts_one_job *j) {
+    return j->single || (j->shared && (j->n_ff_shared != j->n_ff || j->down_shared.u != j->down.u));
+}
+// Kernels of a layout of codes of gate and up: with down in another layout, or without. [1]: of experts that are odd.
 typedef void (*experts_kernel)(const experts_one_job, const experts_shape);
 struct experts_kernels {
     enum layout l, other;
-    experts_kernel gated, down, same, both; // both: down in the other one
+    experts_kernel gated, down, same[2], both[2]; // both: down in the other one
 };
