@@ -71,8 +71,9 @@ struct infer_engine {
     const float *given; /* hidden[n][n_given] of the step that is being queued */
     float *tapped;      /* tapped[max_rows][n_tapped]: of infer_tapped; NULL: without */
     float *hidden;      /* hidden[max_rows][n_embd]: of infer_hidden; NULL: without */
-    unsigned hidden_of; /* of an encoder, how many steps were waited for when they were read */
-    struct kept *kept;  /* pages and states in files; NULL: none */
+    /* how many steps were waited for when all rows of one were read, of an encoder or of those that decode; and these, of tapped */
+    unsigned hidden_of, tapped_of;
+    struct kept *kept; /* pages and states in files; NULL: none */
     bool poisoned;
     char poison[256];
 };

@@ -92,7 +92,7 @@ static enum infer_status check_read(const struct infer_engine *e, enum row_class
     return INFER_OK;
 }
 
-/* Rows of a view to the front of to, in the order in which they were given. */
+/* Rows of a view to their places in to, in the order in which they were given. */
 static enum infer_status read_rows(struct infer_engine *e, enum row_class cls, struct view v, int first,
                                    int n, float *to) {
     const int32_t *place = e->flight[(e->n_wait - 1) % PLAN_FLIGHTS].place[cls];
@@ -103,13 +103,29 @@ static enum infer_status read_rows(struct infer_engine *e, enum row_class cls, s
     return INFER_OK;
 }
 
+/* Rows that decode are read all at once: each request asks for its own, and to ask a device takes as long as they all do. *again: they were
+ * there. */
+static enum infer_status read_some(struct infer_engine *e, enum row_class cls, struct view v, int *first,
+                                   int *n, float *to, unsigned *of, bool *again) {
+    *again = cls == ROW_DECODE && *of == e->n_wait;
+    if (*again) return INFER_OK;
+    const struct flight *f = &e->flight[(e->n_wait - 1) % PLAN_FLIGHTS];
+    if (cls == ROW_DECODE) *first = 0, *n = f->step[cls].n_row - f->n_joined;
+    TRY(read_rows(e, cls, v, *first, *n, to));
+    *of = cls == ROW_DECODE ? e->n_wait : 0;
+    return INFER_OK;
+}
+
 enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out) {
     const enum row_class cls = decode ? ROW_DECODE : ROW_PROMPT;
     const struct model *m = e->model->m;
+    const struct view v = {0, 0, m->n_embd};
+    int from = first, count = n;
+    bool again;
     TRY(check_read(e, cls, first, n, "hidden", e->hidden));
     if (m->encoder) return text_rows(e, &e->flight[(e->n_wait - 1) % PLAN_FLIGHTS], first, out);
-    TRY(read_rows(e, cls, (struct view){0, 0, m->n_embd}, first, n, e->hidden));
-    for (int i = first; i < first + n && !m->target; i++)
+    TRY(read_some(e, cls, v, &from, &count, e->hidden, &e->hidden_of, &again));
+    for (int i = from; i < from + count && !again && !m->target; i++)
         norm_row(m, e->hidden + (size_t)i * (size_t)m->n_embd);
     *out = e->hidden + (size_t)first * (size_t)m->n_embd;
     return INFER_OK;
@@ -118,9 +134,9 @@ enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, i
 enum infer_status infer_tapped(struct infer_engine *e, bool decode, int first, int n, const float **out) {
     const enum row_class cls = decode ? ROW_DECODE : ROW_PROMPT;
     const struct taps *taps = last_part(e)->range.taps;
+    bool again;
     TRY(check_read(e, cls, first, n, "hidden_for", taps));
     const struct view v = {FORWARD_TAPS, 0, taps->n * taps->n_embd};
-    TRY(read_rows(e, cls, v, first, n, e->tapped));
     *out = e->tapped + (size_t)first * (size_t)v.width;
-    return INFER_OK;
+    return read_some(e, cls, v, &first, &n, e->tapped, &e->tapped_of, &again);
 }

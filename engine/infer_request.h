@@ -267,7 +267,11 @@ struct infer_request_params {
      * it; drafter is INFER_DRAFT_LOOKUP then. n_told 0: nothing is */
     const int32_t *told;
     int n_told;
-    int n_draft;   /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
+    int n_draft;  /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
+    bool no_turn; /* for measuring: no token ends the answer's turn */
+    /* for measuring: whether a guess counts as right, and stands in the answer then, in place of comparing it with what was chosen; NULL: by
+     * comparing */
+    bool (*holds)(void *user, int32_t chosen, int32_t guess);
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
     /* the prompt's tokens have them, too (infer_request_scores); slow: a step gives few rows of logits */
     bool score;
@@ -323,6 +327,9 @@ bool infer_sched_step(struct infer_sched *s);
 /* True when no step is in flight and nothing is half taken out of .kv_store, so that something else may be asked of the engine; else no step
  * is queued ahead until that is so. */
 bool infer_sched_rests(struct infer_sched *s);
+
+/* Seconds of a step with so many rows that decode and none of a prompt, or (guess) of one that guesses, as seen lately; 0: none was. */
+double infer_sched_seconds(const struct infer_sched *s, bool guess, int rows);
 
 /* Rows of prompts in a step in which others decode: at most `rows` (0: as many as a step has), and no more than keep it, as measured so
  * far, under so many milliseconds (0: no matter), at least 64. What no prompt may hold up for long is the tokens of the others. */

@@ -152,12 +152,10 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot, all = r.size.kv_tokens;
     const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
-    if (card && info.wants_hidden)
-        return err_set(
-            INFER_E_UNSUPPORTED,
-            "--draft %s is not computed on a card yet; another model that drafts and --lookup are, or "
-            "--device cpu",
-            info.n_tapped ? "with a head (EAGLE-3)" : "mtp");
+    if (card && info.n_tapped)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "--draft with a head (EAGLE-3) is not computed on a card yet; another model that "
+                       "drafts, --draft mtp and --lookup are, or --device cpu");
     of->decode_rows = session_draft_rows(n_slot);
     if (info.n_tapped) of->hidden_for = s->draft_model;
     of->hidden |= info.wants_hidden && !info.n_tapped;

@@ -7,6 +7,7 @@
 #include "seam/op_list.h"
 #include "cuda/run/decode_program.h"
 #include "cuda/run/prompt_program.h"
+#include "cuda/run/state_copy.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/tune.h"
 #include "base/host.h"
@@ -129,10 +130,10 @@ static enum infer_status list_of(cuda_backend *b, int rows, bool shared, cudaStr
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
 
-static enum infer_status capture(cuda_backend *b, int rows) {
+static enum infer_status capture(cuda_backend *b, int rows, bool shared) {
     cudaGraph_t g = NULL;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = list_of(b, rows, false, b->stream);
+    enum infer_status st = list_of(b, rows, shared, b->stream);
     cudaError_t e = cudaStreamEndCapture(b->stream, &g);
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
     if (st == INFER_OK) {
@@ -141,6 +142,7 @@ static enum infer_status capture(cuda_backend *b, int rows) {
     }
     if (st == INFER_OK) {
         b->bucket[b->n_bucket].rows = rows;
+        b->bucket[b->n_bucket].shared = shared;
         e = cudaGraphUpload(b->bucket[b->n_bucket++].exec, b->stream);
         if (e != cudaSuccess) st = cuda_error(e, "cudaGraphUpload");
     }
@@ -166,15 +168,22 @@ static enum infer_status compile_prompt(cuda_backend *b) {
     return INFER_OK;
 }
 
-static enum infer_status capture_all(cuda_backend *b) {
-    int max = b->c.list[ROW_DECODE]->max_rows;
-    for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
+// Steps of 1 to so many rows.
+static enum infer_status capture_rows(cuda_backend *b, int max, bool shared) {
+    for (int rows = shared ? 2 : 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
         if (rows > max) rows = max;
         if (b->n_bucket + 1 > CUDA_BUCKET_MAX)
             return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
-        TRY(capture(b, rows));
-        if (rows == max) break;
+        TRY(capture(b, rows, shared));
+        if (rows == max) return INFER_OK;
     }
+}
+// With more rows than sequences some are of one sequence (guesses, and what is computed again): up to so many in a graph.
+enum { SHARED_ROWS = 128 };
+static enum infer_status capture_all(cuda_backend *b) {
+    const int max = b->c.list[ROW_DECODE]->max_rows;
+    TRY(capture_rows(b, max, false));
+    if (b->decode && max > b->c.n_slot) TRY(capture_rows(b, max < SHARED_ROWS ? max : SHARED_ROWS, true));
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
@@ -316,8 +325,8 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
         return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
                          : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
     bool shared = b->decode && rows_share(b, s);
-    for (int i = 0; i < b->n_bucket && !shared; i++)
-        if (b->bucket[i].rows >= s->n_row) {
+    for (int i = 0; i < b->n_bucket; i++)
+        if (b->bucket[i].shared == shared && b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
             return INFER_OK;
         }
@@ -507,11 +516,17 @@ static enum infer_status cuda_state_write(struct backend *base, int store, int s
 static enum infer_status cuda_state_copy(struct backend *base, int from, int to) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
-    for (int i = 0; i < b->c.n_state; i++)
-        if (config_uses_state(&b->c, i))
-            CU(cudaMemcpyAsync(cuda_state(b, i, to), cuda_state(b, i, from),
-                               (size_t)b->c.state[i].n_elem * sizeof(float), cudaMemcpyDeviceToDevice,
-                               b->stream));
+    state_copy_job j = {};
+    j.from = from, j.to = to;
+    for (int i = 0; i < b->c.n_state; i++) {
+        if (!config_uses_state(&b->c, i)) continue;
+        j.store[j.n].slot0 = cuda_state(b, i, 0);
+        j.store[j.n++].n_elem = (size_t)b->c.state[i].n_elem;
+        if (j.n < STATE_COPY_STORES) continue;
+        CU(state_copy_run(j, b->stream));
+        j.n = 0;
+    }
+    CU(state_copy_run(j, b->stream));
     return INFER_OK;
 }
 

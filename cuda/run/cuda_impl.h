@@ -61,8 +61,9 @@ struct cuda_backend {
     struct cuda_adapters *adapters; // NULL: none
     struct {
         int rows;
+        bool shared; // two of them may be of one sequence
         cudaGraphExec_t exec;
-    } bucket[CUDA_BUCKET_MAX];
+    } bucket[CUDA_BUCKET_MAX]; // of each kind by rows
     int n_bucket;
     unsigned *seen, n_seen; // seen[n_slot]: the step in which a slot's row came last, by rows_share
 };

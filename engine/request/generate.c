@@ -299,6 +299,7 @@ static const char *piece_of(const struct infer_request *r, int32_t token, bool f
 
 /* What ends the model's turn: nothing is guessed behind it. */
 static bool ends_turn(const struct infer_request *r, int32_t token) {
+    if (r->p.no_turn) return false;
     for (int i = 0; i < r->p.n_end_id; i++)
         if (token == r->p.end_ids[i]) return true;
     return infer_is_stop(r->sched->model, token) || token == r->p.end_id;
@@ -423,6 +424,14 @@ static enum infer_status take_prompt(struct infer_request *r, const struct reque
     return add_token(r, r->last);
 }
 
+/* Whether the guess is what was chosen. */
+static bool is_right(struct infer_request *r, int32_t guess) {
+    if (!r->p.holds) return r->last == guess;
+    if (!r->p.holds(r->p.user, r->last, guess)) return false;
+    r->last = guess;
+    return true;
+}
+
 /* A token was fed, with guesses perhaps: those that are what the model says count. Each is told before the next one is chosen, which may
  * hang on that; a row that was drawn without the grammar that holds from there on does not count either. */
 static enum infer_status take_decode(struct infer_request *r, const struct request_part *part,
@@ -435,7 +444,7 @@ static enum infer_status take_decode(struct infer_request *r, const struct reque
     do {
         f->n_held++;
         TRY(choose(r, part, out, n++));
-        right = n <= guessed && r->last == r->draft[n - 1];
+        right = n <= guessed && is_right(r, r->draft[n - 1]);
         TRY(add_token(r, r->last));
     } while (right && !r->why && (awake == r->awake || part->by == SAMPLE_BY_ROW) &&
              !atomic_load(&r->cancelled));

@@ -248,6 +248,44 @@ static void behind_a_picture(struct both *b, struct infer_sched *s, int seq) {
     assert_memory_equal(&told[0], &told[1], sizeof told[0]);
 }
 
+/* Where somebody else says whether a guess counts as right, all do or none does, and those that do are the answer. */
+struct lot {
+    bool all;
+    int asked;
+    int32_t right[MAX];
+};
+static bool by_lot(void *user, int32_t chosen, int32_t guess) {
+    struct lot *l = user;
+    (void)chosen;
+    assert_true(l->asked < MAX);
+    l->right[l->asked++] = guess;
+    return l->all;
+}
+static void what_counts_as_right(struct both *b, struct infer_sched *s, int seq) {
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++) ids[i] = i * 5 % VOCAB;
+    for (int all = 0; all < 2; all++) {
+        struct infer_request_params p = infer_request_defaults();
+        struct infer_request *r;
+        struct lot lot = {.all = all};
+        assert_ok(infer_seq_rewind(b->engine, seq, 0));
+        p.seq = seq, p.ids = ids, p.n_id = 40, p.n_predict = 40, p.drafter = INFER_DRAFT_MODEL;
+        p.holds = by_lot, p.user = &lot;
+        assert_ok(infer_request_new(&r, s, &p));
+        assert_ok(infer_request_run(r));
+        const struct infer_request_figures *f = infer_request_figures(r);
+        assert_true(f->n_guessed > 5);
+        assert_int_equal(f->n_right, all ? lot.asked : 0);
+        assert_true(!all || f->n_step < f->n_decoded);
+        const int32_t *held = infer_seq_ids(b->engine, seq);
+        for (int i = 0, at = 40; all && i < lot.asked - INFER_REQUEST_DRAFT; i++) {
+            while (at < f->n_held && held[at] != lot.right[i]) at++;
+            assert_true(at++ < f->n_held);
+        }
+        infer_request_free(r);
+    }
+}
+
 static void answers_are_the_same(struct both *b, const char *name) {
     static float hidden[MAX][N_EMBD], drafts[MAX][VOCAB];
     struct answered without, with;
@@ -292,6 +330,7 @@ static void answers_are_the_same(struct both *b, const char *name) {
     assert_int_equal(with.n, 20);
     assert_memory_equal(without.id, with.id, 20 * sizeof with.id[0]);
     behind_a_picture(b, s, seq);
+    what_counts_as_right(b, s, seq);
     infer_sched_close(s);
 }
 

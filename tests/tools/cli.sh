@@ -221,6 +221,12 @@ for h in "$head" "$head.gguf"; do
 done
 input=$'count\n/stats\n' run "draft: a head in chat" 0 "$infer" chat --draft "$head" --device ref; out_has "one two three four five"; err_has "; draft "
 run "draft: a head, plan" 0 "$infer" plan --draft "$head"; out_has "--draft, beside it: eagle3 on "
+run "draft: layers of its own on a card" 0 "$infer" plan -m "$tests/golden/hf/glm4_moe-draft" --draft mtp --as rtx-5090; out_has "--draft, beside it: glm4moe on cuda"
+"$infer" synth --shape tiny-delta-moe-128 --type q8_0 --draft-layer -q -o "$dir/mtp.gguf"
+run "draft: a layer that synth made" 0 "$infer" -m "$dir/mtp.gguf" -p hello --raw -q -n 40 --device cpu; cp "$dir/out" "$dir/first"
+run "draft: it guesses" 0 "$infer" -m "$dir/mtp.gguf" -p hello --raw -q -n 40 --device cpu --draft mtp
+cmp -s "$dir/out" "$dir/first" || fail "other text"
+run "synth: no layer that drafts" 2 "$infer" synth --shape tiny --type q8_0 --draft-layer -o "$dir/none.gguf"; out_empty; err_has "shape tiny has no layer that drafts"; err_lines 1
 run "draft: a head on a card" 2 "$infer" plan --draft "$head" --as rtx-5090; err_has "with a head (EAGLE-3) is not computed on a card yet"; err_lines 1
 run "draft: another model's head" 2 "$infer" -p count --draft "$tests/golden/head/llama"; out_empty; err_has "drafts for a model whose rows have 32 numbers; those of "; err_lines 1
 run "a head is no model" 2 "$infer" -m "$head" -p count; err_has "a head that drafts for another model"; err_lines 1
@@ -505,6 +511,10 @@ run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines
 run "doctor: kernels of cards" 0 "$infer" doctor --routes; out_has "gemm_wgmma_kernel"; out_has "block-scaled"
 run "bench: unknown" 2 "$infer" bench memm; err_lines 1
 run "bench: json" 0 "$infer" bench -p 8 -n 4 -r 1 --json; out_has '"test": "pp8"'; out_has '"share"'
+run "bench: copied text" 0 "$infer" bench -p 0 -n 24 -r 1 -b 1,2 --lookup; out_has "tg24x2"; out_has "tok/step"; out_has "ms of a step, by its rows:"
+run "bench: guesses by lot" 0 "$infer" bench -m "$tests/golden/hf/glm4_moe-draft" -p 0 -n 24 -r 1 --device cpu --draft mtp:2 --accept 0.5 --json; out_has '"tokens_a_step": '
+run "bench: a lot without guesses" 2 "$infer" bench -p 0 -n 4 --lookup --accept 0.5; out_empty; err_has "goes with --draft"; err_lines 1
+run "bench: prompts need no lot" 0 "$infer" bench -p 8 -n 0 -r 1 --lookup; out_has pp8
 echo '{"tg4": 1e12}' >"$dir/t.json"
 run "bench: targets" 3 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has BELOW
 echo '{"tg4": 1e-3}' >"$dir/t.json"

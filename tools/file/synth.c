@@ -27,6 +27,7 @@ int cmd_synth(const struct options *o) {
                               .path = o->output,
                               .seed = o->fixed_seed,
                               .layers = o->layers,
+                              .draft = o->draft_layer,
                               .progress = show,
                               .user = &p};
     enum infer_status status = synth_write(&s, &report);

@@ -12,6 +12,7 @@ struct synth_options {
     const char *path;
     uint64_t seed;
     int layers;         /* the first so many; 0: all */
+    bool draft;         /* a layer that drafts behind them, of shapes with the delta rule */
     int vocab, experts; /* in place of the shape's, for tests of real widths; 0: its own */
     void (*progress)(void *user, double done, double total); /* bytes; may be NULL */
     void *user;

@@ -12,10 +12,11 @@ struct shape {
     const char *name, *arch;
     int n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_vocab, n_expert, n_used;
     bool any_arch;
+    int n_draft; /* layers behind the others, which draft */
 };
 
 static const struct shape shapes[] = {
-#define SHAPE(...) {__VA_ARGS__},
+#define SHAPE(...) {__VA_ARGS__, 0},
 #include "tools/shapes.def"
 #undef SHAPE
 };
@@ -194,7 +195,8 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
     gguf_writer_str(w, "general.name", text);
     gguf_writer_u32(w, "general.file_type", mix_file_type(m));
     gguf_writer_u32(w, "general.quantization_version", 2);
-    put_key(w, s, "block_count", (uint32_t)s->n_layer);
+    put_key(w, s, "block_count", (uint32_t)(s->n_layer + s->n_draft));
+    if (s->n_draft) put_key(w, s, "nextn_predict_layers", (uint32_t)s->n_draft);
     put_key(w, s, "context_length", 131072);
     put_key(w, s, "embedding_length", (uint32_t)s->n_embd);
     put_key(w, s, "attention.head_count", (uint32_t)s->n_head);
@@ -405,7 +407,7 @@ static void add_latent(struct list *l, int i, const struct latent *t, float resi
 static void add_delta_mixer(struct list *l, int i, const struct delta *t, float residual) {
     const struct shape *s = l->s;
     const int d = s->n_embd, inner = t->n_value * t->dim, channels = 2 * t->n_key * t->dim + inner;
-    if ((i + 1) % DELTA_EACH == 0) {
+    if ((i + 1) % DELTA_EACH == 0 || i >= s->n_layer) { /* one that drafts has attention */
         const int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
         add_matrix(l, i, "attn_q.weight", 1, 2 * q, d, 1);
         add_matrix(l, i, "attn_k.weight", 1, kv, d, 1);
@@ -495,6 +497,15 @@ static void add_layer(struct list *l, int i) {
 
 #include "tools/file/synth_tower.h"
 
+/* What a layer that drafts has beside its attention and feed-forward part. */
+static void add_draft(struct list *l, int i) {
+    const int d = l->s->n_embd;
+    add_norm(l, i, "nextn.enorm.weight", d);
+    add_norm(l, i, "nextn.hnorm.weight", d);
+    add_norm(l, i, "nextn.shared_head_norm.weight", d);
+    add_matrix(l, i, "nextn.eh_proj.weight", 1, d, 2 * d, 1);
+}
+
 static void add_all(struct list *l) {
     const struct shape *s = l->s;
     if (is_tower(s)) {
@@ -506,7 +517,8 @@ static void add_all(struct list *l) {
     add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, tied ? 2 / sqrtf((float)s->n_embd) : 1);
     add_norm(l, -1, conv ? "token_embd_norm.weight" : "output_norm.weight", s->n_embd);
     if (!tied) add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
-    for (int i = 0; i < s->n_layer; i++) add_layer(l, i);
+    for (int i = 0; i < s->n_layer + s->n_draft; i++) add_layer(l, i);
+    for (int i = s->n_layer; i < s->n_layer + s->n_draft; i++) add_draft(l, i);
 }
 
 /* ---- random bytes ---- */
@@ -630,7 +642,7 @@ static enum infer_status write_file(struct list *l, const struct synth_options *
         TRY(put_config(l->w, l->s, l->mix));
         TRY(put_vocabulary(l->w, l->s->n_vocab));
     }
-    l->size = 3 + 24 * l->s->n_layer;
+    l->size = 3 + 24 * (l->s->n_layer + l->s->n_draft);
     TRY(mem_new(&l->item, (size_t)l->size * sizeof *l->item, "list of tensors"));
     add_all(l);
     TRY(gguf_writer_begin(l->w));
@@ -646,6 +658,9 @@ enum infer_status synth_write(const struct synth_options *o, struct synth_report
     if (o->layers > s.n_layer)
         return err_set(INFER_E_INPUT, "shape %s has %d layers, not %d", s.name, s.n_layer, o->layers);
     if (o->layers) s.n_layer = o->layers;
+    if (o->draft && !delta_of(&s))
+        return err_set(INFER_E_UNSUPPORTED, "shape %s has no layer that drafts (--draft-layer)", s.name);
+    s.n_draft = o->draft;
     if (o->vocab) s.n_vocab = o->vocab;
     if (o->experts && s.n_expert) s.n_expert = o->experts;
     const struct mix *m = o->type ? mix_find(o->type, true) : NULL;

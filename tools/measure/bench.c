@@ -67,6 +67,21 @@ static bool any_is(const struct bench *b, size_t offset) {
     return b->n && isfinite(*(const double *)((const char *)&b->result[0] + offset));
 }
 
+/* What steps take by their rows: of the model, or of the one that guesses. */
+static void print_steps(const struct bench *b, bool guess) {
+    int n = 0;
+    for (int rows = 1; b->sched && rows <= 512; rows++) {
+        const double seconds = infer_sched_seconds(b->sched, guess, rows);
+        if (seconds > 0)
+            printf("%s %d: %.2f",
+                   n++     ? ","
+                   : guess ? "ms of a step that guesses, by its rows:"
+                           : "ms of a step, by its rows:",
+                   rows, 1e3 * seconds);
+    }
+    if (n) printf("\n");
+}
+
 static void print_table(const struct bench *b) {
     const struct session *s = &b->session;
     char t[8][32];
@@ -77,6 +92,7 @@ static void print_table(const struct bench *b) {
     if (isfinite(b->bandwidth)) printf("; memory read at %.1f GB/s (probed)", b->bandwidth);
     printf("\n%-16s %9s %19s %8s %8s %7s %9s %9s %9s", "test", "tok/s", "min .. max", "95%", "GB/s", "share",
            "ms p50", "p95", "p99");
+    if (b->sched) printf("   right tok/step");
     printf("%s%s%s\n", any_is(b, offsetof(struct bench_result, joules)) ? "  J/token" : "",
            any_is(b, offsetof(struct bench_result, mhz)) ? "    MHz" : "",
            any_is(b, offsetof(struct bench_result, celsius)) ? "    C" : "");
@@ -88,11 +104,14 @@ static void print_table(const struct bench *b) {
                cell(t[1], r->tok_s_min, ""), cell(t[2], r->tok_s_max, ""), more, cell(t[3], r->gb_s, ""),
                cell(t[4], 100 * r->share, "%"), cell(t[5], r->ms_p50, ""), cell(t[6], r->ms_p95, ""),
                cell(t[7], r->ms_p99, ""));
+        if (b->sched) printf(" %7s %8s", cell(t[6], 100 * r->right, "%"), cell(t[7], r->per_step, ""));
         if (isfinite(r->joules)) printf(" %8.4f", r->joules);
         if (isfinite(r->mhz)) printf(" %6.0f", r->mhz);
         if (isfinite(r->celsius)) printf(" %4.0f", r->celsius);
         printf("%s\n", r->throttled > 0 ? "  HELD BACK" : "");
     }
+    print_steps(b, false);
+    print_steps(b, true);
 }
 
 /* Table or JSON on stdout, JSON into --save. */
@@ -221,6 +240,9 @@ static bool is_held_back(const struct bench *b, int *code) {
 
 static enum infer_status bench_model(struct bench *b, int *code) {
     int slower = 0, below = 0;
+    TRY(session_drafter(b->o, &b->draft));
+    if (b->o->accept >= 0 && b->draft.by != INFER_DRAFT_MODEL)
+        return err_set(INFER_E_INPUT, "--accept is of guesses of a model: it goes with --draft");
     if (!any(&b->o->n_prompt) && !any(&b->o->n_decode) && b->o->turns < 0)
         return err_set(INFER_E_INPUT,
                        "-p and -n are 0: there is nothing to measure; -p 512 times a prompt, -n 128 an "
@@ -283,6 +305,7 @@ void bench_close(struct bench *b) {
 #ifdef INFER_CUDA
     cuda_ceiling_close(b->card);
 #endif
+    infer_sched_close(b->sched);
     session_close(&b->session);
     energy_close(b->energy);
     held_close(b->held);

@@ -1,6 +1,7 @@
 /* The parts of `infer bench`. */
 #pragma once
 #include <jansson.h>
+#include "tools/measure/bench_guess.h"
 #include "tools/measure/bench_result.h"
 #include "tools/peak.h"
 #include "tools/measure/probe.h"
@@ -12,6 +13,9 @@ struct bench {
     const struct options *o;
     struct outfile *save; /* of --save, NULL: none is open */
     struct session session;
+    struct session_draft draft; /* who guesses; then tests that decode are of requests of */
+    struct infer_sched *sched;  /* NULL: nobody does */
+    struct bench_guesses guesses;
     struct memory_probe probe; /* data NULL: the device's memory cannot be probed from here */
     const struct peak *peak;   /* the arithmetic ceiling; NULL: none is known */
     struct cuda_ceiling *card; /* both of a card that does all the work; NULL: none */

@@ -34,6 +34,8 @@ static const struct {
     {"celsius", offsetof(struct bench_result, celsius)},
     {"mhz", offsetof(struct bench_result, mhz)},
     {"throttled", offsetof(struct bench_result, throttled)},
+    {"guesses_right", offsetof(struct bench_result, right)},
+    {"tokens_a_step", offsetof(struct bench_result, per_step)},
 };
 enum { N_KEY = sizeof keys / sizeof *keys, N_OLD = 9 /* that results of earlier versions have */ };
 

@@ -15,9 +15,11 @@ struct bench_result {
     double ms_p50, ms_p95, ms_p99;      /* of a step: a token of every sequence, or the whole prompt */
     /* share of their time that the program's threads waited for a processor which others had; NAN: unknown */
     double waited;
-    double joules;           /* a token; NAN: not counted here */
-    double celsius, mhz;     /* of the hottest card, or NAN: at the end; its clock on average */
-    double throttled;        /* share of the repetitions in which a card was held back; NAN: unknown */
+    double joules;       /* a token; NAN: not counted here */
+    double celsius, mhz; /* of the hottest card, or NAN: at the end; its clock on average */
+    double right,
+        per_step;     /* share of guesses that were right, tokens a step of a sequence; NAN: nobody guessed */
+    double throttled; /* share of the repetitions in which a card was held back; NAN: unknown */
     double rate[BENCH_KEPT]; /* tok/s of each repetition in their order, n_rate of them */
     int n_rate;
 };

@@ -86,9 +86,23 @@ static enum infer_status decode_rows(struct bench *b, struct timing *t) {
     return INFER_OK;
 }
 
+/* The same as requests that are guessed. */
+static enum infer_status guess_rows(struct bench *b, struct timing *t, double *seconds) {
+    const struct bench_guess_test test = {b->sched,
+                                          b->draft,
+                                          b->o->accept,
+                                          t->test->n,
+                                          t->test->n_seq,
+                                          t->test->depth,
+                                          b->session.info.n_vocab,
+                                          &t->random};
+    return bench_guess_repeat(&test, &b->guesses, seconds);
+}
+
 /* One repetition: its seconds. The sequences are depth long before and after. */
 static enum infer_status repeat_once(struct bench *b, struct timing *t, double *seconds) {
     double begin = host_seconds();
+    if (t->test->decode && b->sched) return guess_rows(b, t, seconds);
     TRY(t->test->decode ? decode_rows(b, t) : prompt_rows(b, t, t->seq[0], t->test->n));
     *seconds = host_seconds() - begin;
     for (int k = 0; k < t->test->n_seq; k++) { /* what a window or a state has let go of is computed again */
@@ -182,15 +196,23 @@ static void conditions_end(const struct conditions *c, double tokens, struct ben
     r->throttled = c->n_known ? (double)c->n_throttled / c->n : NAN;
 }
 
+static void tell_guesses(const struct bench *b, const struct test *test, struct bench_result *r) {
+    const struct bench_guesses *g = &b->guesses;
+    const bool some = test->decode && b->sched;
+    r->right = some && g->guessed ? (double)g->right / g->guessed : NAN;
+    r->per_step = some && g->steps ? (double)g->tokens / g->steps : NAN;
+}
+
 /* The repetitions of one test, each between two probes. */
 static enum infer_status measure(struct bench *b, struct timing *t, struct bench_result *r) {
     const struct test *test = t->test;
-    const int reps = b->o->reps, n_step = test->decode ? test->n : 1;
+    const int reps = b->o->reps, n_step = test->decode && !b->sched ? test->n : 1;
     double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms, waited = 0, total = 0;
     struct conditions conditions;
     TRY(mem_new(&ms, (size_t)reps * (size_t)n_step * sizeof *ms, "times of the steps"));
     enum infer_status st = warm_up(b, t);
     if (!st) st = probe_once(b, test, &before);
+    b->guesses = (struct bench_guesses){0};
     conditions_begin(b, &conditions);
     for (int i = 0; !st && i < reps; i++) {
         double seconds, begin = probe_waited();
@@ -205,7 +227,9 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
         double work = test->decode ? step_bytes(b, test) * 1e-9 : (double)b->session.info.token_flops;
         share[i] = work * test->n / seconds / ((before + after) / 2);
         before = after;
-        if (test->decode)
+        if (test->decode && b->sched)
+            ms[i] = NAN;
+        else if (test->decode)
             for (int k = 0; k < n_step; k++) ms[i * n_step + k] = 1e3 * t->step[k];
         else
             ms[i] = 1e3 * seconds;
@@ -218,8 +242,10 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
         r->tok_s_min = bench_percentile(rate, (size_t)reps, 0);
         r->tok_s_max = bench_percentile(rate, (size_t)reps, 1);
         r->tok_s = reps % 2 ? rate[reps / 2] : (rate[reps / 2 - 1] + rate[reps / 2]) / 2;
+        tell_guesses(b, test, r);
         r->gb_s = test->decode ? r->tok_s / test->n_seq * step_bytes(b, test) * 1e-9 : NAN;
         r->share = bench_percentile(share, (size_t)reps, 0.5);
+        if (test->decode && b->sched) r->gb_s = r->share = NAN; /* a step reads them for several tokens */
         size_t n = (size_t)reps * (size_t)n_step;
         r->waited = total > 0 ? waited / total : NAN; /* no probe: the work is not done by threads of ours */
         r->ms_p50 = bench_percentile(ms, n, 0.50);
@@ -250,7 +276,8 @@ static enum infer_status run_test(struct bench *b, const struct test *test, stru
     enum infer_status st = mem_new(&t.rows, (size_t)most * sizeof *t.rows, "rows of a step");
     if (!st) st = mem_new(&t.step, (size_t)test->n * sizeof *t.step, "times of the steps");
     if (!st) st = mem_new(&t.seq, (size_t)test->n_seq * sizeof *t.seq, "sequences");
-    while (!st && opened < test->n_seq) {
+    const bool guessed = test->decode && b->sched; /* requests open their own */
+    while (!st && !guessed && opened < test->n_seq) {
         st = open_sequence(b, opened, &t.seq[opened]);
         if (!st && test->depth) st = prompt_rows(b, &t, t.seq[opened], test->depth);
         if (!st) opened++;
@@ -325,7 +352,14 @@ enum infer_status bench_run(struct bench *b) {
     int longest =
         largest(&o->n_prompt) > largest(&o->n_decode) ? largest(&o->n_prompt) : largest(&o->n_decode);
     struct session_need need = {.slots = largest(&o->sequences), .ctx = largest(&o->depth) + longest};
+    if (b->draft.by) {
+        const int ctx = bench_guess_ctx(largest(&o->n_decode), largest(&o->depth));
+        need.draft = &b->draft;
+        if (need.ctx < ctx) need.ctx = ctx;
+    }
     TRY(session_open(&b->session, o, &need));
+    if (b->draft.by) TRY(infer_sched_open(&b->sched, b->session.engine, b->session.model));
+    if (b->session.drafter) TRY(infer_sched_draft_with(b->sched, b->session.drafter, b->session.draft_model));
     if (b->session.place.n_ctx < need.ctx)
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
