@@ -98,6 +98,8 @@ struct infer_model_options {
     float rope_scale, rope_freq_base;
     int yarn_orig_ctx; /* positions that the model was trained with; 0: the file's */
     float yarn_beta_fast, yarn_beta_slow, yarn_attn_factor;
+    /* Of a folder that has adapters for tasks (jina-embeddings-v3): the one that its matrices have; NULL: none. */
+    const char *task;
 };
 
 /* Opens, checks and binds a model file. NULL options: defaults.

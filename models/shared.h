@@ -91,6 +91,10 @@
         {"intermediate.dense.", "ffn_up.", HF_SAME}, {"output.dense.", "ffn_down.", HF_SAME}, {              \
         "output.LayerNorm.", "layer_output_norm.", HF_SAME                                                   \
     }
+#define HF_KEYS_NOMIC                                                                                        \
+    "n_embd|n_layer|n_head|n_positions|n_inner|layer_norm_epsilon|layer_norm_eps|rotary_emb_base|"           \
+    "type_vocab_size|summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|"          \
+    "summary_use_proj"
 /* Layers of RoBERTa as Jina's code for flash attention calls them. */
 #define HF_NAMES_MIXER                                                                                       \
     {"mixer.Wqkv.", "attn_qkv.", HF_SAME}, {"mixer.out_proj.", "attn_output.", HF_SAME},                     \

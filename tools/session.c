@@ -80,6 +80,7 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
     struct infer_model_options mo = {.no_mmap = o->no_mmap,
                                      .mlock = o->mlock,
                                      .sparse_ok = o->sparse_ok,
+                                     .task = o->task,
                                      .ignore_keys = o->ignore_keys.text,
                                      .n_ignore_key = o->ignore_keys.n,
                                      .rope_scaling = o->rope_scaling,

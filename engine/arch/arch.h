@@ -215,6 +215,7 @@ enum hf_op {
     HF_STACK,     /* a vector for each head, "0.weight", "1.weight" ..: rows of one matrix */
     HF_TURNS, /* of gate and up in turns: rows of blocks of MXFP4, columns of floats [expert][k][n], a bias; stands for gate's name */
     HF_HALVES,  /* gate, then up; stands for gate's name */
+    HF_UP_GATE, /* up, then gate; stands for up's name */
     HF_COLUMNS, /* of gate, then of up, of floats [expert][k][2 n]; stands for gate's name */
     HF_BLOCKS,  /* "X_blocks" beside "X_scales": MXFP4 */
     HF_LATENT, /* a latent's keys [n_nope], then its values [n_value] of each head; GGUF has them apart; stands for the keys' name */
@@ -227,6 +228,8 @@ enum hf_op {
     HF_VALUE_DECAYS,  /* a vector, as -exp of it */
     HF_VALUE_TAPS,    /* of a convolution [channels][1][taps] the channels behind those of queries and keys */
     HF_EXPERT,        /* one expert's: "experts.3.", "ffn_gate.3." */
+    HF_EXPERT_ROWS,   /* [experts n][k], a matrix of each expert's rows; GGUF: [experts][n][k] */
+    HF_EXPERT_TURNED, /* [experts k][n]; GGUF: [experts][n][k] */
     HF_KEY,       /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
     HF_SQUEEZE,   /* [n][1][k]; GGUF: [n][k] */
     HF_NEG_EXP,   /* -exp of it, a column */
@@ -345,6 +348,7 @@ struct arch {
         const char *sigmoid;
         const char
             *full_first; /* "a|b": model types that have a window in all but the first of each four layers */
+        const char *rotary; /* the architecture of folders where position_embedding_type is 'rotary' */
         const char *sparse; /* the architecture of folders where some layers are experts alone */
         float rotated;      /* the part of a head that is rotated where no key says it; 0: all */
         bool plus_one;      /* norms have w - 1 */

@@ -104,7 +104,9 @@ struct tensorfile_options {
     bool vocab_only; /* tensors may be absent */
     bool sparse_ok;  /* holes of the files are zeros that are meant */
     bool tower;      /* of a folder: what it has for images, as a file of its own (architecture clip) */
-    bool for_gguf;   /* heads and columns of folders in the order in which GGUF has them */
+    /* Of a folder with adapters for tasks: the one that is added to its matrices; NULL: none. */
+    const char *task;
+    bool for_gguf; /* heads and columns of folders in the order in which GGUF has them */
     struct key_ignore ignore;
     struct rope_given rope; /* model_open */
 };

@@ -351,6 +351,7 @@ static const struct {
     {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
     {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
     {offsetof(struct layer, attn_sum_norm), SLOT_ATTN_OUT_NORM, SLOT_ATTN_OUT_NORM_BIAS},
+    {offsetof(struct layer, attn_again_norm), SLOT_ATTN_AGAIN_NORM, SLOT_ATTN_AGAIN_NORM_BIAS},
     {offsetof(struct layer, ffn_sum_norm), SLOT_LAYER_OUT_NORM, SLOT_LAYER_OUT_NORM_BIAS},
     {offsetof(struct layer, moe.router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
     {offsetof(struct layer, moe.experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
@@ -358,8 +359,8 @@ static const struct {
     {offsetof(struct layer, moe.post_experts_norm), SLOT_POST_EXPERTS_NORM, SLOT_NONE},
     {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
     {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
-    {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
-    {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
+    {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_ATTN_Q_NORM_BIAS},
+    {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_ATTN_K_NORM_BIAS},
     {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
@@ -580,6 +581,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     pass_over(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->moe.route.bias));
     if (!l->moe.route.bias) TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS_BARE, il, &l->moe.route.bias));
+    TRY(bind_vector(b, SLOT_FFN_EXPERTS_BIAS, il, &l->moe.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
     l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows of positions with the vector of each type in them: one table, one operation. */
 static enum infer_status bind_positions(struct binder *b) {
@@ -70,11 +71,32 @@ static enum infer_status bind_scores(struct binder *b) {
     return INFER_OK;
 }
 
+/* Norms that some models of an architecture have stand in all of their layers, with their biases. */
+static enum infer_status check_norms(const struct model *m, int il) {
+    const struct layer *l = &m->layer[il], *first = &m->layer[0];
+    const struct {
+        const struct norm_weights *own, *first;
+        const char *name;
+    } part[] = {{&l->attn.q_norm, &first->attn.q_norm, "attn_q_norm"},
+                {&l->attn.k_norm, &first->attn.q_norm, "attn_k_norm"},
+                {&l->attn_again_norm, &first->attn_again_norm, "attn_norm_2"}};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        if (!part[i].own->w != !part[i].first->w)
+            return err_set(INFER_E_INPUT, "%s: blk.%d.%s.weight is %s", m->file->path, il, part[i].name,
+                           part[i].own->w ? "there, and its partners are not" : "missing");
+        if (part[i].own->w && m->arch->slot[SLOT_ATTN_AGAIN_NORM] && !part[i].own->bias)
+            return err_set(INFER_E_INPUT, "%s: tensor blk.%d.%s.bias is missing", m->file->path, il,
+                           part[i].name);
+    }
+    return INFER_OK;
+}
+
 /* What a layer may have in one form or another, it has in one; the norm in front of attention all have or none, but the first. */
 static enum infer_status check_layers(const struct model *m) {
     for (int i = 0; i < m->n_layer; i++) {
         const struct layer *l = &m->layer[i];
-        if (l->dense.gate_up.n != m->layer[0].dense.gate_up.n / m->layer[0].dense.n_ff * l->dense.n_ff)
+        if (!l->moe.n_expert &&
+            l->dense.gate_up.n != m->layer[0].dense.gate_up.n / m->layer[0].dense.n_ff * l->dense.n_ff)
             return err_set(INFER_E_INPUT, "%s: layer %d has a gate and others have none", m->file->path, i);
         if (l->attn.qkv.n != bind_dim(m, l, DIM_Q) + bind_dim(m, l, DIM_K) + bind_dim(m, l, DIM_V))
             return err_set(INFER_E_INPUT, "%s: layer %d has no matrix for queries, keys or values",
@@ -84,6 +106,7 @@ static enum infer_status check_layers(const struct model *m) {
                 (m->arch->slot[SLOT_FFN_UP_BIAS] == SLOT_MUST && !l->attn.qkv.member[k].bias))
                 return err_set(INFER_E_INPUT, "%s: layer %d has no bias of queries, keys or values",
                                m->file->path, i);
+        TRY(check_norms(m, i));
         if (i > 1 && !l->attn_norm.w != !m->layer[1].attn_norm.w)
             return err_set(INFER_E_INPUT, "%s: tensor blk.%d.attn_norm.weight is missing", m->file->path,
                            l->attn_norm.w ? 1 : i);
@@ -143,6 +166,18 @@ static enum infer_status bind_slopes(struct binder *b) {
     return INFER_OK;
 }
 
+/* One tensor of gate and up begins with up where a model has the norm behind a second sum. source: jina-bert-v2-qk-post-norm */
+static void turn_halves(struct model *m) {
+    for (int i = 0; i < m->n_layer; i++) {
+        struct weight_group *g = &m->layer[i].dense.gate_up;
+        if (!m->layer[i].attn_again_norm.w || g->n_member != 2) continue;
+        const struct weight gate = g->member[1];
+        if (strcmp(g->member[0].name, gate.name) != 0) continue; /* two tensors */
+        g->member[1] = g->member[0];
+        g->member[0] = gate;
+    }
+}
+
 /* T5 without gates has ReLU. */
 static void choose_act(struct model *m) {
     const struct layer *l = &m->layer[0];
@@ -158,6 +193,7 @@ enum infer_status bind_encoder(struct binder *b) {
     TRY(bind_positions(b));
     TRY(m->arch->encoder.alibi ? bind_slopes(b) : bind_distances(b));
     choose_act(m);
+    turn_halves(m);
     TRY(bind_norm(b, SLOT_EMBD_NORM, SLOT_EMBD_NORM_BIAS, -1, &m->embd_norm));
     TRY(bind_norm(b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     TRY(bind_scores(b));

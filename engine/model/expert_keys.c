@@ -48,13 +48,15 @@ static enum infer_status read_router(const struct model *m, struct router *r) {
 static enum infer_status read_sparse(const struct model *m, uint32_t *sparse) {
     char key[128];
     bool there;
-    static const char each[] = "interleave_moe_layer_step";
-    int dense, step = 1;
+    static const char each[] = "interleave_moe_layer_step", second[] = "moe_every_n_layers";
+    int dense, step = 1, every = 0;
     TRY(model_read_int(m, "leading_dense_block_count", 0, m->n_layer, 0, &dense));
     if (m->arch->keys && key_names(m->arch->keys, each, sizeof each - 1))
         TRY(model_read_int(m, each, 1, INT_MAX, 1, &step));
+    if (m->arch->keys && key_names(m->arch->keys, second, sizeof second - 1))
+        TRY(model_read_int(m, second, 2, INT_MAX, -1, &every));
     for (int i = 0; i < m->n_layer; i++)
-        sparse[i] = i >= dense && (i + 1) % step == 0 &&
+        sparse[i] = i >= dense && (every ? i % every == 1 : (i + 1) % step == 0) &&
                     (!m->arch->mixer.alone || m->layer[i].mixer.kind == MIX_NONE);
     return meta_u32_array(m->file, model_key(m, key, sizeof key, "expert_layers"), sparse, (size_t)m->n_layer,
                           &there);

@@ -285,6 +285,8 @@ static struct view own_experts(struct emitter *e, const struct layer *l, struct 
 
 static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
     struct view y = own_experts(e, l, h, r);
+    const struct op_norm bias = {.x = y, .out = y, .kind = NORM_NONE, .dim = y.width, .bias = l->moe.bias};
+    if (l->moe.bias) emit_op(e, "ffn_experts_bias", (struct op){.kind = OP_NORM, .norm = bias});
     if (l->moe.partial) emit_reduce(e, "ffn_reduce", y);
     return y;
 }
@@ -347,6 +349,13 @@ static void layer_input(struct emitter *e, const struct layer *l, struct view x)
 static void mix(struct emitter *e, const struct layer *l, struct view x, struct view h) {
     struct view a = mixer(e, l, h);
     emit_norm(e, "post_attn_norm", a, a, e->m->n_embd, &l->post_attn_norm);
+    if (l->attn_again_norm.w) { /* x = norm_2(x + norm(x + a)) */
+        emit_add(e, "attn_add", a, x);
+        emit_norm(e, "attn_sum_norm", a, a, e->m->n_embd, &l->attn_sum_norm);
+        emit_add(e, "attn_again_add", x, a);
+        emit_norm(e, "attn_again_norm", x, x, e->m->n_embd, &l->attn_again_norm);
+        return;
+    }
     emit_add(e, "attn_add", x, a);
     emit_norm(e, "attn_sum_norm", x, x, e->m->n_embd, &l->attn_sum_norm);
 }

@@ -24,8 +24,8 @@ struct layer {
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
      * feed-forward part, and of what both add. */
     struct norm_weights attn_norm, attn_norm_2, ffn_norm, post_attn_norm, post_ffn_norm;
-    struct norm_weights attn_sum_norm,
-        ffn_sum_norm; /* of the residual stream itself, behind what each adds */
+    /* Of the residual stream itself, behind what each adds. again: behind the sum of what attention was given and the stream behind it. */
+    struct norm_weights attn_sum_norm, attn_again_norm, ffn_sum_norm;
     struct {
         int n_head, n_kv_head, head_dim_k, head_dim_v;
         int window;   /* a row sees the last window positions, itself included; 0: all */
@@ -89,6 +89,7 @@ struct layer {
         struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
         struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
             latent_up;
+        const float *bias; /* [n_embd], added to what they add up to; NULL: none */
         bool partial;
     } moe;
     /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */

@@ -29,6 +29,7 @@ const struct arch arch_bert = {
                                           {"xlm-roberta", "XLMRobertaForMaskedLM", NULL},
                                           {0}},
     .hf.keys = "layer_norm_eps|position_embedding_type|type_vocab_size|is_decoder|pad_token_id",
+    .hf.rotary = "jina-bert-v3",
     .hf.layer = (const struct hf_name[]){HF_NAMES_MIXER, HF_NAMES_BERT, {0}},
     .hf.whole = (const struct hf_name[]){HF_NAMES_EMBEDDINGS,
                                          {"emb_ln.", "token_embd_norm.", HF_SAME},

@@ -15,9 +15,8 @@ const struct arch arch_nomic_bert = {
     .hf.models = (const struct arch_hf[]){{"nomic_bert", "NomicBertModel", NULL},
                                           {"nomic_bert", "NomicBertForMaskedLM", NULL},
                                           {0}},
-    .hf.keys = "n_embd|n_layer|n_head|n_positions|n_inner|layer_norm_epsilon|layer_norm_eps|rotary_emb_base|"
-               "type_vocab_size|summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|"
-               "summary_use_proj",
+    .hf.keys = HF_KEYS_NOMIC,
+    .hf.sparse = "nomic-bert-moe",
     .hf.layer = (const struct hf_name[]){{"attn.Wqkv.", "attn_qkv.", HF_SAME},
                                          {"attn.out_proj.", "attn_output.", HF_SAME},
                                          {"norm1.", "attn_output_norm.", HF_SAME},

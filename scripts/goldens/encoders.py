@@ -87,11 +87,15 @@ ROWS = {
     "modern-bert-rerank": dict(tok=wordpiece, config=(transformers.ModernBertConfig, {**SMALL, **ENDS_MODERN, "local_attention": 16, "num_labels": 1, "classifier_pooling": "mean"}), model="ModernBertForSequenceClassification"),
     "nomic-bert": dict(tok=wordpiece, config=(transformers.NomicBertConfig, {**SMALL, "max_position_embeddings": 128}), model="NomicBertModel", pooling="mean"),
     "jina-bert-v3": dict(tok=unigram, config=(transformers.JinaEmbeddingsV3Config, {**SMALL, "max_position_embeddings": 128}), model="JinaEmbeddingsV3Model", pooling="mean"),
+    "eurobert": dict(tok=unigram, config=(transformers.EuroBertConfig, {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "mask_token_id": 3}), model="EuroBertModel", pooling="mean"),
     "gemma-embedding": dict(tok=unigram, config=(transformers.Gemma3TextConfig, {**SMALL, "num_hidden_layers": 4, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 20, "sliding_window": 16, "use_bidirectional_attention": True, "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"], "max_position_embeddings": 128}), model="Gemma3TextModel", pooling="mean", dense=(96, 48), zero_centred=True, length=100),
     "t5": dict(tok=unigram, config=(transformers.T5Config, {**T5, "feed_forward_proj": "relu"}), model="T5EncoderModel", pooling="mean", dense=(32,), length=140),
     "t5-gated": dict(tok=unigram, config=(transformers.T5Config, {**T5, "feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 12}), model="T5EncoderModel", pooling="mean", length=140),
     "jina-bert-v2": dict(tok=wordpiece, own=encoders_own.jina(), length=100),
     "jina-bert-v2-plain": dict(tok=wordpiece, own=encoders_own.jina(feed_forward_type="original", hidden_size=32, num_hidden_layers=2, num_attention_heads=4), length=100),
+    "jina-bert-v2-code": dict(tok=wordpiece, own=encoders_own.jina("jina-bert-v2-qk-post-norm"), length=100),
+    "jina-bert-v3-tasks": dict(tok=unigram, own=encoders_own.jina_3("text-matching"), length=100),
+    "nomic-bert-moe": dict(tok=unigram, own=encoders_own.nomic(), length=100),
     "jina-reranker-v1": dict(tok=unigram, own=encoders_own.jina(scores=True, num_hidden_layers=2, num_attention_heads=4), length=72),
     "xlm-roberta": dict(tok=unigram, config=roberta(), model="XLMRobertaModel", pooling="cls"),
     "xlm-roberta-rerank": dict(tok=unigram, config=roberta(num_labels=1), model="XLMRobertaForSequenceClassification"),
@@ -164,9 +168,9 @@ def own(path, row):
     """Of models that are not in transformers: the weights, and vectors or scores."""
     tok, n = row["tok"](row["length"])
     shutil.rmtree(path, ignore_errors=True)
-    weights, got = encoders_own.make(path, row["own"], tok, n, TEXTS, PAIRS, row["length"])
+    weights, got, more = encoders_own.make(path, row["own"], tok, n, TEXTS, PAIRS, row["length"])
     save_file({k: w.bfloat16().contiguous() for k, w in weights.items()}, path / "model.safetensors", metadata={"format": "pt"})
-    return np.array(got)
+    return np.array(got), more
 
 
 def make(name, row):
@@ -176,13 +180,18 @@ def make(name, row):
     torch.manual_seed(seed)
     if "own" not in row:
         save(row, path, seed)
-    got = own(path, row) if "own" in row else vectors(row, path) if "pooling" in row else scores(path)
+    more = {}
+    if "own" in row:
+        got, more = own(path, row)
+    else:
+        got = vectors(row, path) if "pooling" in row else scores(path)
     if got.ndim > 1:
         expected = {"texts": TEXTS, "vectors": [[float(f"{x:.9g}") for x in v] for v in got.astype(np.float64)]}
         spread = np.abs(got @ got.T - np.eye(len(got))).max()
     else:
         expected = {"pairs": PAIRS, "scores": [float(f"{x:.9g}") for x in got.astype(np.float64)]}
         spread = float(got.std())
+    expected.update(more)
     if "own" not in row:
         halve(path)
     if row.get("fused"):

@@ -2,10 +2,11 @@
 import json
 
 import torch
+import transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from .dense import GEMMA, LLAMA3, SMALL, YARN, layers, row, tower
+from .dense import GEMMA, LLAMA3, SMALL, YARN, keyed, layers, row, tower
 from . import mxfp4
 
 FEW = {**SMALL, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
@@ -106,6 +107,46 @@ def as_ling_1(path):
         "use_bias": False, "use_cache": True, "use_qkv_bias": False, "max_window_layers": 28, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
 
 
+class GatedPart(torch.nn.Module):
+    def __init__(self, n, ff):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = (torch.nn.Linear(*s, bias=False) for s in ((n, ff), (n, ff), (ff, n)))
+
+    def forward(self, x):
+        return self.down_proj(torch.nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class DeepseekMoE(torch.nn.Module):
+    """Weights as the softmax over all has them, or over the sum of the chosen; what all rows share is added."""
+    def __init__(self, c):
+        super().__init__()
+        n, ff = c.hidden_size, c.moe_intermediate_size
+        self.gate, self.k, self.norm = torch.nn.Linear(n, c.n_routed_experts, bias=False), c.num_experts_per_tok, c.norm_topk_prob
+        self.experts = torch.nn.ModuleList(GatedPart(n, ff) for _ in range(c.n_routed_experts))
+        self.shared_experts = GatedPart(n, ff * c.n_shared_experts)
+
+    def forward(self, x):
+        w, ids = torch.topk(torch.softmax(self.gate(x), -1), self.k, dim=-1)
+        w = w / w.sum(-1, keepdim=True) if self.norm else w
+        each = torch.stack([e(x) for e in self.experts], -2)
+        return (w[..., None] * each.gather(-2, ids[..., None].expand(*ids.shape, x.shape[-1]))).sum(-2) + self.shared_experts(x)
+
+
+class DeepseekForCausalLM(transformers.LlamaForCausalLM):
+    """DeepSeekMoE: a Llama with experts behind the first layers; transformers has no class of its own for it. source: modeling_deepseek of its folders"""
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers[config.first_k_dense_replace:]:
+            layer.mlp = DeepseekMoE(config)
+
+
+def deepseek(about, norm):
+    own = dict(n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=norm, first_k_dense_replace=1, moe_layer_freq=1,
+               scoring_func="softmax")
+    of = moe("Llama", about, unread=True, after=keyed(architectures=["DeepseekForCausalLM"], model_type="deepseek", aux_loss_alpha=0.001, seq_aux=True), **{**FEW, "num_hidden_layers": 3}, **own)
+    return {**of, "model": DeepseekForCausalLM}
+
+
 def as_step35(path):
     """Step 3.5's text alone, with the keys of its published folders: lists by layer where transformers has kinds of layers."""
     with safe_open(path / "model.safetensors", "pt") as f:
@@ -195,6 +236,8 @@ MOE = {
     "glm4_moe-stacked": moe("Glm4Moe", "one tensor for all experts, q and k not normalised", save=STACKED, head_dim=12, **GLM),
     "glm4_moe-draft": moe("Glm4Moe", seed=1, about="a layer that drafts behind the last one", draft="nextn", head_dim=12, use_qk_norm=True, **{
         **GLM, "num_hidden_layers": 2, "n_group": 1, "num_mtp_layers": 1}),
+    "deepseek": deepseek("DeepSeekMoE: softmax over all as it is, two shared experts, the first layer dense", False),
+    "deepseek-norm": deepseek("weights over their sum", True),
     "bailing_moe": moe("GraniteMoeShared", "Ling 1: q, k and v in one tensor, softmax, two shared experts", after=as_ling_1, unread=True, num_local_experts=5, num_experts_per_tok=2, intermediate_size=16,
                        shared_intermediate_size=32, embedding_multiplier=1.0, residual_multiplier=1.0, attention_multiplier=8 ** -0.5, logits_scaling=1.0),
     "bailing_moe_v2": moe("Glm4Moe", "Ling 2: glm4_moe under other names, q, k and v in one tensor", after=as_ling, unread=True, head_dim=12,

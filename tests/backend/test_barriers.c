@@ -576,8 +576,9 @@ static void nobody_touches_what_another_writes(void **state) {
         snprintf(name, sizeof name, "hf/%.60s", folders[i]);
         check_folder(name);
     }
-    static const char *const encoders[] = {"bert-cls",     "modern-bert",     "nomic-bert", "jina-bert-v2",
-                                           "jina-bert-v3", "gemma-embedding", "t5"};
+    static const char *const encoders[] = {
+        "bert-cls",        "modern-bert", "nomic-bert",     "jina-bert-v2",      "jina-bert-v3",
+        "gemma-embedding", "t5",          "nomic-bert-moe", "jina-bert-v2-code", "eurobert"};
     for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++) {
         snprintf(name, sizeof name, "embed/%s", encoders[i]);
         check_folder(name);

@@ -3,6 +3,7 @@
  * usage: test_embed [PATTERN]    the folders whose names match, * for anything */
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
+#include "tests/lib/gguf_copy.h"
 #include "infer_request.h"
 #include "tools/file/quantize.h"
 #include <dirent.h>
@@ -17,6 +18,8 @@ struct expected {
     json_t *root;
     int n; /* of texts or pairs */
     bool scores;
+    const char *task;    /* whose adapter the vectors are of; NULL: of none */
+    const char *vectors; /* under which name they are */
 };
 
 static void expected_read(struct expected *g, const char *name) {
@@ -30,6 +33,8 @@ static void expected_read(struct expected *g, const char *name) {
     g->scores = json_object_get(g->root, "pairs") != NULL;
     g->n = (int)json_array_size(json_object_get(g->root, g->scores ? "pairs" : "texts"));
     assert_in_range(g->n, 2, MOST);
+    g->task = json_string_value(json_object_get(g->root, "task"));
+    g->vectors = g->scores ? "scores" : "vectors";
 }
 
 static void text_of(const struct expected *g, const struct infer_model *m, int i, struct infer_text *t) {
@@ -87,8 +92,7 @@ static double error_of(const struct expected *g, const float *got, int width) {
     double worst = 0;
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < width; k++) {
-            const json_t *want =
-                json_array_get(json_object_get(g->root, g->scores ? "scores" : "vectors"), (size_t)i);
+            const json_t *want = json_array_get(json_object_get(g->root, g->vectors), (size_t)i);
             if (!g->scores) want = json_array_get(want, (size_t)k);
             const double e = fabs(json_number_value(want) - (double)got[i * width + k]);
             if (!(e <= worst)) worst = e;
@@ -109,25 +113,85 @@ static void check(const struct expected *g, const struct infer_model *m, const c
         fail_msg("%s, %s on %s: a text alone and on one thread has other bits", g->name, form, device);
 }
 
-static void check_folder(void **state) {
-    const char *name = *state;
-    struct expected g;
+/* The gate beside an up matrix; NULL: t is none, or has none. */
+static const struct tensor *gate_of(const struct tensorfile *f, const struct tensor *t) {
+    char name[64];
+    int layer, used = 0;
+    if (sscanf(t->name, "blk.%3d.ffn_up.weight%n", &layer, &used) != 1 || !used) return NULL;
+    snprintf(name, sizeof name, "blk.%d.ffn_gate.weight", layer);
+    return tensorfile_find(f, name);
+}
+
+/* The same with gate and up as one tensor, as llama.cpp's converter has them: of code up first. */
+static void write_fused(const char *from, const char *to) {
+    struct tensorfile *f;
+    struct gguf_writer *w;
+    assert_ok(tensorfile_open(&f, from, NULL));
+    assert_ok(gguf_writer_open(&w, to));
+    const bool up_first = tensorfile_find(f, "blk.0.attn_norm_2.weight");
+    for (size_t i = 0; i < f->n_meta; i++) gguf_writer_meta(w, &f->meta[i]);
+    for (size_t i = 0; i < f->n_tensor; i++) {
+        struct tensor t = f->tensor[i];
+        if (strstr(t.name, "ffn_gate.")) continue;
+        if (gate_of(f, &t)) t.shape[2] *= 2;
+        gguf_writer_tensor(w, t.name, t.type, t.n_dim, t.shape);
+    }
+    assert_ok(gguf_writer_begin(w));
+    for (size_t i = 0; i < f->n_tensor; i++) {
+        const struct tensor *t = &f->tensor[i], *gate = gate_of(f, t);
+        if (strstr(t->name, "ffn_gate.")) continue;
+        if (gate && !up_first) assert_ok(gguf_writer_data(w, gate->data, gate->bytes));
+        assert_ok(gguf_writer_data(w, t->data, t->bytes));
+        if (gate && up_first) assert_ok(gguf_writer_data(w, gate->data, gate->bytes));
+    }
+    assert_ok(gguf_writer_close(w));
+    tensorfile_close(f);
+}
+
+static void check_forms(const struct expected *g) {
+    const struct infer_model_options o = {.task = g->task};
     struct folder d;
     struct infer_model *m;
     struct quantize_report r;
     char file[256];
-    expected_read(&g, name);
-    assert_ok(infer_model_open(&m, g.path, NULL));
-    check(&g, m, "folder", "ref", 5e-6);
+    assert_ok(infer_model_open(&m, g->path, &o));
+    check(g, m, "folder", "ref", 5e-6);
     infer_model_close(m);
     folder_make(&d);
-    assert_ok(quantize_file(
-        &(struct quantize_options){.in = g.path, .out = folder_file(&d, file, "f32.gguf"), .type = "f32"},
-        &r));
+    const struct quantize_options to = {
+        .in = g->path, .out = folder_file(&d, file, "f32.gguf"), .type = "f32", .task = g->task};
+    assert_ok(quantize_file(&to, &r));
     assert_ok(infer_model_open(&m, file, NULL));
-    check(&g, m, "GGUF", "cpu", 2e-5);
+    check(g, m, "GGUF", "cpu", 2e-5);
     infer_model_close(m);
+    if (strncmp(g->name, "jina-bert-v2", 12) == 0) {
+        char fused[256];
+        write_fused(file, folder_file(&d, fused, "fused.gguf"));
+        assert_ok(infer_model_open(&m, fused, NULL));
+        check(g, m, "GGUF with gate and up in one", "cpu", 2e-5);
+        infer_model_close(m);
+    }
+    if (g->task) {
+        assert_int_equal(infer_model_open(&m, file, &o), INFER_E_INPUT);
+        assert_non_null(strstr(infer_error(), "a GGUF file has no adapters for tasks"));
+    }
     folder_remove(&d);
+}
+
+static void check_folder(void **state) {
+    const char *name = *state;
+    struct expected g;
+    expected_read(&g, name);
+    check_forms(&g);
+    if (g.task) {
+        struct infer_model *m;
+        assert_int_equal(infer_model_open(&m, g.path, &(struct infer_model_options){.task = "sorting"}),
+                         INFER_E_INPUT);
+        assert_non_null(strstr(infer_error(), "there are: retrieval.query, separation, text-matching"));
+        g.task = NULL;
+        g.vectors = "without";
+        check_forms(&g);
+    }
     json_decref(g.root);
 }
 

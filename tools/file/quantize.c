@@ -127,6 +127,7 @@ static int write_again(const struct options *given, const struct merge *merge) {
                                  .user = &s,
                                  .force = o->force,
                                  .sparse_ok = o->sparse_ok,
+                                 .task = o->task,
                                  .ignore = {o->ignore_keys.text, o->ignore_keys.n},
                                  .imatrix = o->imatrix,
                                  .merge = merge,
@@ -157,8 +158,8 @@ int cmd_merge(const struct options *given) {
         adapter[i].path = path[i];
         s = adapter_named(o.lora.text[i], path[i], sizeof path[i], &adapter[i].scale);
     }
-    const struct tensorfile_options to = {.sparse_ok = o.sparse_ok,
-                                          .ignore = {o.ignore_keys.text, o.ignore_keys.n}};
+    const struct tensorfile_options to = {
+        .sparse_ok = o.sparse_ok, .task = o.task, .ignore = {o.ignore_keys.text, o.ignore_keys.n}};
     if (!s) s = merge_open(&m, o.arg[0], &to, adapter, o.lora.n);
     if (s) return tool_fail(&o, s);
     const int code = write_again(&o, m);

@@ -25,6 +25,7 @@ struct quantize_options {
     void *user;
     bool force;                /* replaces a model that is larger than the input, too */
     bool sparse_ok;            /* holes of the input are zeros that are meant */
+    const char *task;          /* of a folder with adapters for tasks: the one that is added; NULL: none */
     struct key_ignore ignore;  /* keys of config.json that are not known */
     const char *imatrix;       /* file of importance matrices; NULL: none */
     const struct merge *merge; /* adapters that are added (merge.h); NULL: none */

@@ -263,10 +263,12 @@ enum infer_status quantize_file(const struct quantize_options *o, struct quantiz
     if (!j.mix && !(o->bpw > 0 && !o->type))
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
                        mix_names(names, sizeof names));
-    TRY(tensorfile_open(
-        &j.f, o->in,
-        &(struct tensorfile_options){
-            .tower = o->tower, .for_gguf = true, .sparse_ok = o->sparse_ok, .ignore = o->ignore}));
+    TRY(tensorfile_open(&j.f, o->in,
+                        &(struct tensorfile_options){.tower = o->tower,
+                                                     .for_gguf = true,
+                                                     .sparse_ok = o->sparse_ok,
+                                                     .task = o->task,
+                                                     .ignore = o->ignore}));
     enum infer_status s = run(&j);
     if (s)
         gguf_writer_abort(j.w);

@@ -4,6 +4,7 @@
 #include "files/hf/hf_names.h"
 #include "files/hf/hf_ops.h"
 #include "files/hf/hf_sentence.h"
+#include "files/hf/hf_task.h"
 #include "files/hf/hf_tower.h"
 #include "files/json.h"
 #include "files/hf/safetensors.h"
@@ -240,9 +241,12 @@ static const struct {
     const char *first, *second;
 } ops[] = {[HF_PLUS_ONE] = {.make = hf_plus_one},
            [HF_TRANSPOSE] = {.make = hf_transpose},
+           [HF_EXPERT_ROWS] = {.make = hf_by_expert},
+           [HF_EXPERT_TURNED] = {.make = hf_by_expert},
            [HF_QKV_HEADS] = {.make = hf_qkv_heads},
            [HF_TURNS] = {hf_turns, "ffn_gate", "ffn_up"},
            [HF_HALVES] = {hf_halves, "ffn_gate", "ffn_up"},
+           [HF_UP_GATE] = {hf_halves, "ffn_up", "ffn_gate"},
            [HF_COLUMNS] = {hf_columns, "ffn_gate", "ffn_up"},
            [HF_BLOCKS] = {.make = hf_blocks},
            [HF_LATENT] = {hf_latent, "attn_k_b", "attn_v_b"},
@@ -610,6 +614,18 @@ static enum infer_status read_tower(struct folder *d) {
     return d->options->vocab_only ? INFER_OK : name_tower_tensors(d, &h);
 }
 
+static enum infer_status take_tasks(const struct folder *d) {
+    const struct hf_config *c = &d->config;
+    if (!c->n_task) return INFER_OK;
+    return hf_tasks_take(&(struct hf_tasks){.list = d->list,
+                                            .n_list = d->f->n_part,
+                                            .n = c->n_task,
+                                            .task = c->task,
+                                            .alpha = c->task_alpha,
+                                            .arena = &d->f->arena,
+                                            .path = d->f->path});
+}
+
 enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options *options) {
     struct folder d = {.f = f, .options = options, .keys = {.arena = &f->arena}};
     f->format = "safetensors";
@@ -621,6 +637,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_generation(&d));
     TRY(put_sentence(&d));
     TRY(read_weights(&d));
+    TRY(take_tasks(&d));
     TRY(read_dense(&d));
     TRY(hf_unpack(&d.config.packing, d.list, f->n_part, f->part, !options->for_gguf, &f->arena,
                   &f->made_bytes));

@@ -42,7 +42,8 @@ struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
-    struct hf_told bias, out_bias, ffn_bias, qk_norm, in_bias, conv_bias, /* of layers with a state */
+    struct hf_told bias, out_bias, ffn_bias, ffn_out_bias, qk_norm, in_bias,
+        conv_bias, /* of layers with a state */
         choice_bias, /* of experts */ ssm_norm, head_bias;
     uint32_t n_vocab, n_layer;
     uint32_t n_draft;                       /* layers behind the last, which draft tokens */
@@ -51,8 +52,10 @@ struct hf_config {
     int state_part[5];                      /* rows of the parts of a mixer's input: z, x, B, C, the step */
     int n_state_group;                      /* of Mamba's norms */
     int latent[3];                          /* n_nope, n_value and rank of latent attention */
-    int delta[4]; /* key heads, value heads, width of a key and of a value; 0: none */
-    bool tiled;   /* value heads are to be in turns */
+    int delta[4];     /* key heads, value heads, width of a key and of a value; 0: none */
+    bool tiled;       /* value heads are to be in turns */
+    int n_task, task; /* adapters of tasks beside the matrices; the one that is added to them, -1: none */
+    float task_alpha;
     int64_t n_embd, n_expert, n_ff_expert;
     float q_norm; /* weights of q's norm, where those of k's are 1; 0: tensors say them */
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and

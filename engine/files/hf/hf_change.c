@@ -83,6 +83,17 @@ enum infer_status hf_transpose(struct tensor out[2], const struct hf_make *m) {
     return INFER_OK;
 }
 
+enum infer_status hf_by_expert(struct tensor out[2], const struct hf_make *m) {
+    struct tensor *t = out;
+    const int64_t n = m->config->n_expert;
+    if (t->n_dim != 2 || n < 1 || t->shape[2] % n)
+        return misfit(t, m->path, "that of as many rows of each expert");
+    t->n_dim = 3;
+    t->shape[1] = n;
+    t->shape[2] /= n;
+    return m->op == HF_EXPERT_TURNED ? hf_transpose(out, m) : INFER_OK;
+}
+
 /* Rows, or the elements of a bias. */
 enum infer_status hf_qkv_heads(struct tensor out[2], const struct hf_make *m) {
     const struct hf_config *h = m->config;

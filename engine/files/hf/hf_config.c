@@ -202,6 +202,7 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only, bool
     if (a && a->hf.both_ways && json_is_true(json_object_get(c->root, "use_bidirectional_attention")))
         a = arch_find(a->hf.both_ways, strlen(a->hf.both_ways));
     if (a && a->hf.sparse && config_sparse(c->root)) a = arch_find(a->hf.sparse, strlen(a->hf.sparse));
+    if (a && a->hf.rotary && config_rotary(c->root)) a = arch_find(a->hf.rotary, strlen(a->hf.rotary));
     c->out->table = a;
     const char *arch = a ? a->name : type;
     if (strlen(arch) >= sizeof c->out->arch)
@@ -247,10 +248,11 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
                        .keys = keys,
                        .quant = quant,
                        .ignore = &options->ignore,
-                       .for_gguf = options->for_gguf};
+                       .for_gguf = options->for_gguf,
+                       .task = options->task};
     uint32_t dim[2] = {0};
     bool whole = !options->vocab_only, head;
-    *out = (struct hf_config){0};
+    *out = (struct hf_config){.task = -1};
     TRY(json_read_python(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
     json_t *llm = json_object_get(c.root, "llm_config"); /* InternVL's own name for it */
     if (json_is_object(llm) && !json_object_get(c.root, "text_config")) {
@@ -276,6 +278,9 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = config_state(&c);
     if (!s && out->table) s = config_factors(&c);
     if (!s && out->table) s = config_limits(&c);
+    if (!s && options->task && out->task < 0)
+        s = err_set(INFER_E_INPUT, "%s: .task is '%.60s', and the folder has no adapters for tasks", path,
+                    options->task);
     json_decref(c.root);
     return s ? s : keys->status;
 }
@@ -333,6 +338,7 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     TRY(check_told(f, layer, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
     TRY(check_told(f, layer, "attn_output.bias", &c->out_bias));
     TRY(check_told(f, first_with(f, "ffn_up.weight", c->n_layer), "ffn_up.bias", &c->ffn_bias));
+    TRY(check_told(f, first_with(f, "ffn_down.weight", c->n_layer), "ffn_down.bias", &c->ffn_out_bias));
     TRY(check_told(f, layer, "attn_q_norm.weight", &c->qk_norm));
     for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
         const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */

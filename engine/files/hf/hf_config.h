@@ -20,7 +20,8 @@ struct config {
     uint8_t *windowed; /* windowed[n_layer]: the layer has a window */
     uint8_t *mixed; /* mixed[n_layer]: layer_types says another mixer than attention; NULL: it says nothing */
     bool for_gguf;  /* struct tensorfile_options */
-    uint8_t *kind;  /* kind[n_layer]: enum layer_kind */
+    const char *task;
+    uint8_t *kind;            /* kind[n_layer]: enum layer_kind */
     enum infer_status status; /* the first failure of get_*; what they give behind it means nothing */
     char name[64];            /* of key_name */
 };
@@ -119,6 +120,8 @@ void config_laguna(json_t *root);
 enum infer_status config_limits(struct config *c);
 /* Whether some layer of a model whose layers are one thing alone is a mixture of experts. */
 bool config_sparse(const json_t *root);
+/* position_embedding_type is 'rotary'. */
+bool config_rotary(const json_t *root);
 /* feed_forward_length of every layer, ff what the usual keys say. */
 enum infer_status config_width(struct config *c, uint32_t ff);
 /* Sizes of layers with a state. */

@@ -2,6 +2,7 @@
 #include "files/hf/hf_config.h"
 #include "files/hf/hf_ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* RoBERTa counts positions from behind the padding's on. source: HF modeling_roberta */
@@ -25,9 +26,41 @@ static enum infer_status check_word(struct config *c, enum hf_key key, const cha
                    known);
 }
 
+bool config_rotary(const json_t *root) {
+    const char *word = json_string_value(json_object_get(root, "position_embedding_type"));
+    return word && strcmp(word, "rotary") == 0;
+}
+
+/* Adapters of tasks, by their names. source: xlm-roberta-flash-implementation's modeling_lora */
+static enum infer_status read_tasks(struct config *c) {
+    struct hf_config *out = c->out;
+    const json_t *list = get_json(c, K_TASKS), *v;
+    char names[256] = "";
+    size_t i, len = 0;
+    out->task_alpha = get_f32(c, K_TASK_ALPHA);
+    if (list && !json_is_array(list)) return key_wrong(c, K_TASKS, "a list of names");
+    out->n_task = (int)json_array_size(list);
+    json_array_foreach(list, i, v) {
+        const char *name = json_string_value(v);
+        if (!name) return key_wrong(c, K_TASKS, "a list of names");
+        if (c->task && strcmp(name, c->task) == 0) out->task = (int)i;
+        if (len < sizeof names)
+            len += (size_t)snprintf(names + len, sizeof names - len, "%s%.60s", i ? ", " : "", name);
+    }
+    if (c->task && out->task < 0 && out->n_task)
+        return err_set(INFER_E_INPUT, "%s: .task is '%.60s'; there are: %s", c->path, c->task, names);
+    if (out->n_task && !c->task)
+        log_line(LOG_NOTE, "%s: without an adapter; those of .task: %s", c->path, names);
+    return c->status;
+}
+
 enum infer_status config_encoder(struct config *c, uint32_t ctx) {
     struct hf_config *out = c->out;
-    TRY(check_word(c, K_POSITION, "absolute", out->table->encoder.alibi ? "alibi" : "absolute"));
+    const char *positions = out->table->encoder.alibi             ? "alibi"
+                            : config_reads(c, "lora_adaptations") ? "rotary"
+                                                                  : "absolute";
+    TRY(check_word(c, K_POSITION, positions, positions));
+    TRY(read_tasks(c));
     TRY(check_word(c, K_FF_KIND, "original", "original|geglu"));
     if (get_flag(c, K_DECODER)) return err_set(INFER_E_UNSUPPORTED, "%s: 'is_decoder' is true", c->path);
     out->n_pad = padding(c);

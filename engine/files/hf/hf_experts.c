@@ -53,6 +53,10 @@ static void put_interleave(const struct config *c, const uint8_t *sparse) {
 /* Which layers have experts: from the first on, each so many-th, but those that a list excepts.
  * sources: configuration_qwen2_moe, configuration_glm4_moe, modeling_ernie4_5_moe of transformers */
 static enum infer_status read_layers(struct config *c) {
+    if (key_reads(c, K_SPARSE_SECOND)) { /* the second of each so many, as Nomic's have it */
+        put_u32(c, "moe_every_n_layers", get_u32(c, K_SPARSE_SECOND));
+        return c->status;
+    }
     const bool alone = c->out->table->mixer.alone, last = json_integer_value(get_json(c, K_SPARSE_TO)) == -1;
     const uint32_t dense = get_u32(c, K_FIRST_DENSE), first = get_u32(c, K_SPARSE_FROM),
                    end = last ? UINT32_MAX : get_u32_or(c, K_SPARSE_TO, UINT32_MAX),

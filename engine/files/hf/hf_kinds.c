@@ -99,6 +99,7 @@ bool config_has(const struct config *c, enum layer_kind kind) {
 }
 
 bool config_sparse(const json_t *root) {
+    if (json_integer_value(json_object_get(root, "moe_every_n_layers")) > 0) return true;
     const char *pattern = json_string_value(json_object_get(root, "hybrid_override_pattern"));
     const json_t *list = json_object_get(root, "layers_block_type"), *v;
     size_t i;

@@ -292,6 +292,7 @@ static void read_tensors_told(struct config *c) {
     const bool states = kind == MIX_CONV || kind == MIX_SSM || kind == MIX_BOTH;
     const struct hf_told none = {.says = -1};
     out->ffn_bias = get_told(c, K_FFN_BIAS);
+    out->ffn_out_bias = get_told(c, K_FFN_OUT_BIAS);
     out->choice_bias = get_told(c, K_CHOICE_BIAS);
     out->head_bias = get_told(c, K_HEAD_BIAS);
     out->ssm_norm = get_told(c, K_SSM_NORM);
@@ -368,6 +369,10 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     TRY(put_rotated(c));
     TRY(read_position(c));
     read_temperature(c);
+    if (key_reads(c, K_DEPTH_FACTOR)) { /* MiniCPM's, by the number of layers and by the width */
+        put_f32(c, "residual_scale", get_f32(c, K_DEPTH_FACTOR) / sqrtf((float)c->n_layer));
+        put_f32(c, "logit_scale", (float)out->n_embd / (float)get_u32(c, K_WIDTH_BASE));
+    }
     if (key_reads(c, K_Q_FACTOR)) out->q_norm = get_f32(c, K_Q_FACTOR);
     if (key_reads(c, K_MUP) && !get_flag(c, K_MUP)) /* what the table multiplies embeddings by */
         put_f32(c, "embedding_scale", 1 / sqrtf((float)out->n_embd));

@@ -30,7 +30,12 @@ static const char *describe_start(const struct mapfile *m) {
 static enum infer_status read_container(struct tensorfile *f, const struct tensorfile_options *options) {
     const struct mapfile *m = &f->part[0];
     if (m->size == 0) return err_set(INFER_E_INPUT, "%s: the file is empty", f->path);
-    if (m->size >= 4 && memcmp(m->data, "GGUF", 4) == 0) return gguf_read(f, options);
+    if (m->size >= 4 && memcmp(m->data, "GGUF", 4) == 0) {
+        if (options->task)
+            return err_set(INFER_E_INPUT, "%s: .task is '%.60s', and a GGUF file has no adapters for tasks",
+                           f->path, options->task);
+        return gguf_read(f, options);
+    }
     if (options->vocab_only && (m->data[0] == '{' || m->data[0] == '\n')) return tok_vocab_read(f);
     const char *end = strrchr(f->path, '.');
     if (end && strcmp(end, ".safetensors") == 0)
