@@ -50,7 +50,7 @@ static enum infer_status read_tasks(struct config *c) {
     if (c->task && out->task < 0 && out->n_task)
         return err_set(INFER_E_INPUT, "%s: .task is '%.60s'; there are: %s", c->path, c->task, names);
     if (out->n_task && !c->task)
-        log_line(LOG_NOTE, "%s: without an adapter; those of .task: %s", c->path, names);
+        log_line(LOG_WARN, "%s: no adapter is added to the matrices; there are (.task): %s", c->path, names);
     return c->status;
 }
 
