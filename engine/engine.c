@@ -284,6 +284,7 @@ static enum infer_status open_backend(struct infer_engine *e) {
     struct backend_info info;
     type->info(e->backend, &info);
     e->grid = e->kv.grid = e->model->m->n_state ? info.grid : 0;
+    e->queues = info.async;
     return INFER_OK;
 }
 
@@ -318,12 +319,9 @@ static enum infer_status take_host_states(struct infer_engine *e, const struct b
 static enum infer_status profile_parts(struct infer_engine *e) {
     for (int i = 0; i < e->plan.n_part; i++) {
         const struct plan_part *part = &e->plan.part[i];
-        if (part->type == &backend_ref || part->type == &backend_cpu)
-            for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-                TRY(profile_list(e->profile, &part->list[cls], &part->config));
-        else
-            return err_set(INFER_E_UNSUPPORTED,
-                           "where the time goes is not measured on a card yet; .device cpu does");
+        const bool links = part->type != &backend_ref && part->type != &backend_cpu;
+        for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+            TRY(profile_list(e->profile, &part->list[cls], &part->config, links));
     }
     return INFER_OK;
 }
@@ -350,9 +348,10 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     TRY(plan_anywhere(&e->plan, &e->arena, engine_plan_model(e), &po));
     TRY(engine_ranks_plan(e, &po));
     const struct plan_part *part = last_part(e);
-    if (po.tap && e->plan.place.memory.total_bytes)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "what operations read and write is not looked at on a card; .device cpu does");
+    if (po.tap && e->plan.place.memory.total_bytes && (po.tap->row || e->plan.n_part > 1))
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "what operations read is not looked at on a card, nor what they write where the host has a part; .device cpu does");
     if (po.profile) TRY(profile_parts(e));
     for (int cls = 0; po.tap && cls < (po.tap->wrote ? ROW_CLASS_COUNT : 1); cls++)
         tap_list(po.tap, &part->list[cls]);

@@ -26,9 +26,10 @@ struct flight {
     int32_t *out_index; /* out_index[n_out]: its index inside that class */
     int32_t *out_slot;
     int n_out;
-    int n_joined;           /* decode rows in front of those given, which a state lacked */
-    int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
-    int32_t *token;         /* results */
+    int n_joined;                   /* decode rows in front of those given, which a state lacked */
+    int32_t *length_before;         /* length_before[n_slot]; -1: not in this step */
+    int64_t begin[ROW_CLASS_COUNT]; /* of a profile */
+    int32_t *token;                 /* results */
     const float **logits;
     const struct infer_top **top;
     struct infer_top *top_ids; /* top_ids[n_out], of a model with ids of its own: in those of its target */
@@ -53,6 +54,8 @@ struct infer_engine {
     void *before_user;
     struct tap tap; /* of the options */
     struct infer_profile *profile;
+    bool queues;  /* the backend's steps are queued: they end when they are waited for */
+    int64_t told; /* of a profile: when the last step of such a backend ended */
     struct backend *backend;
     struct kv kv;
     /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */

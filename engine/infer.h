@@ -228,15 +228,15 @@ struct infer_engine_options {
      * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */
     void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x, int k);
     void *tap_user;
-    /* called behind every operation, for every row that it has written, under tap's conditions; and while an engine is made once for each
-     * operation, in the order of the lists, x NULL. Operations that have become one are the last of them (.no_fuse: none has) */
+    /* called behind every operation, for every row that it has written, in a step, where nothing may be allocated; and while an engine is made
+     * once for each operation, in the order of the lists, x NULL. Operations that have become one are the last of them (.no_fuse: none has);
+     * on a card, those whose result is there as rows of float32 */
     void (*watch)(void *watch_user, const struct infer_watched *w);
     void *watch_user;
     void (*before_step)(
         void *before_user); /* called before each step is queued, and may take its time; NULL: nobody */
     void *before_user;
-    struct infer_profile
-        *profile; /* infer_profile.h: where the time goes; not on a card; NULL: nobody asks */
+    struct infer_profile *profile; /* infer_profile.h: where the time goes; NULL: nobody asks */
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
     void *user;
     /* adapter[n_adapter], which outlive the engine; ranks that are processes get theirs by infer_group_follow. adapter_scale[n_adapter]: of sequences that say

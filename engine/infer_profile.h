@@ -1,6 +1,7 @@
 /* Where the time of an engine's steps goes: sums of each operation, and the newest single ones for a trace. An engine that is given a profile
- * (infer_engine_options.profile) fills it; one without asks a pointer. Engines on the host do so (ref, cpu; of ranks the first one), those
- * on a card refuse it. Every function may be called beside a step. */
+ * (infer_engine_options.profile) fills it; one without asks a pointer. Of ranks the first one does so. On a card, where several operations run
+ * as one (a link), links are timed, and those of some steps alone, so that it costs little: their sums stand for all steps. Every function may
+ * be called beside a step. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,14 +42,20 @@ struct infer_profile_row {
     /* what these calls read and write at least once: weights (of experts those that such rows are likely to choose), keys and values, rows */
     double bytes;
     double flops; /* 2 per multiply-add of products; 0: none */
+    /* of a link: the operations that it is, "attn_norm + attn_qkv"; NULL: one */
+    const char *covers;
 };
 /* In the order of the model's first layer that has them, prompts first. Returns how many there are; at most `most` are written. */
 size_t infer_profile_rows(const struct infer_profile *p, struct infer_profile_row *out, size_t most);
 
-/* Steps of a class as the engine saw them, from before the first operation until behind the last one. */
+/* Steps of a class as the engine saw them, from before the first operation until behind the last one; those of a card, which are queued, from
+ * then or from the end of the one in front until they are waited for. */
 struct infer_profile_steps {
     uint64_t steps, rows;
     double seconds;
+    /* of these, the steps whose links a card timed; 0: none did */
+    uint64_t timed_steps;
+    double timed_seconds;
 };
 void infer_profile_steps(const struct infer_profile *p, bool decode, struct infer_profile_steps *out);
 

@@ -267,14 +267,21 @@ static enum infer_status keep_states(struct infer_engine *e, const struct flight
     return INFER_OK;
 }
 
+/* A step of a class that is over: of a backend that queues, others were before it on the device. */
+static void tell_step(struct infer_engine *e, const struct flight *f, enum row_class cls) {
+    const int64_t begin = f->begin[cls] > e->told ? f->begin[cls] : e->told;
+    profile_step(e->profile, cls, f->step[cls].n_row, begin);
+    if (e->queues) e->told = profile_now();
+}
+
 /* The decode list, then the prompt list. */
 static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
     for (int i = 0; i < ROW_CLASS_COUNT; i++) {
         if (!f->step[order[i]].n_row) continue;
-        const int64_t begin = e->profile ? profile_now() : 0;
+        if (e->profile) f->begin[order[i]] = profile_now();
         TRY(e->backend->type->run(e->backend, order[i], &f->step[order[i]]));
-        if (e->profile) profile_step(e->profile, order[i], f->step[order[i]].n_row, begin);
+        if (e->profile && !e->queues) tell_step(e, f, order[i]);
     }
     return INFER_OK;
 }
@@ -344,6 +351,7 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     for (int i = 0; i < ROW_CLASS_COUNT; i++) {
         if (!f->step[order[i]].n_row) continue;
         enum infer_status s = e->backend->type->wait(e->backend, &r[order[i]]);
+        if (e->profile && e->queues) tell_step(e, f, order[i]);
         if (first == INFER_OK) first = s;
     }
     if (first != INFER_OK) return first;

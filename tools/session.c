@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include "tools/interrupt.h"
 #include "tools/world.h"
+#include "tools/trace_levels.h"
+#include "cuda/bench/cuda_bench.h"
 #include "base/bandwidth.h"
 #include "tools/tool.h"
 
@@ -261,7 +263,22 @@ static enum infer_status open_profile(struct session *s, const struct options *o
     if (!o->profile && !o->trace) return INFER_OK;
     if (o->trace && !(s->trace = fopen(o->trace, "w")))
         return err_set(INFER_E_IO, "%s: %s", o->trace, strerror(errno));
+    if (o->trace) TRY(levels_open(&s->levels));
+    if (o->trace) s->counters = (struct trace_extra){levels_write, s->levels, NULL};
     return infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS);
+}
+
+/* What the card that is to be taken does at most, while its memory is there to measure with. */
+static void measure_card(struct session *s) {
+#ifdef INFER_CUDA
+    struct cuda_ceiling *card;
+    if (cuda_ceiling_open(&card)) return;
+    s->roof_gb_s = cuda_ceiling_read(card, 0.05);
+    s->roof_flops = cuda_ceiling_products(card, 0.05);
+    cuda_ceiling_close(card);
+#else
+    (void)s;
+#endif
 }
 
 /* What the engine did, before it goes. */
@@ -270,9 +287,14 @@ static void tell_profile(struct session *s) {
     const struct peak *peak = peak_of_isa(s->place.isa ? s->place.isa : "");
     const int threads = s->place.n_thread > 0 ? s->place.n_thread : 1;
     double gb_s = NAN;
+    s->trace_extra.more = &s->counters;
     if (s->trace && s->engine && trace_write(s->trace, s->profile, 0, &s->trace_extra))
         tool_say("%s", infer_error());
     if (!s->show_profile || !s->engine) return;
+    if (s->roof_gb_s != 0) {
+        profile_show(stderr, s->profile, s->roof_gb_s, s->roof_flops);
+        return;
+    }
     if (probe_open(&m, threads) == INFER_OK) gb_s = probe_read(&m, 0.2), probe_close(&m);
     profile_show(stderr, s->profile, gb_s, peak ? peak_measure(peak, threads, 0.05) : NAN);
 }
@@ -291,6 +313,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     enum infer_status st = engine_options(s, o, need, &eo);
     if (!st) st = open_profile(s, o);
     eo.profile = s->profile;
+    if (!st && o->profile && on_card(s->model, &eo)) measure_card(s);
     if (o->watts > 0) eo.before_step = wait_pace, eo.before_user = s;
     eo.progress = need->progress ? need->progress : show_progress;
     eo.user = need->progress ? need->progress_user : &s->progress;
@@ -366,6 +389,7 @@ enum infer_status session_measure(struct session *s, const struct options *o, co
 void session_close(struct session *s) {
     interrupt_stops(NULL, NULL);
     if (s->profile) tell_profile(s);
+    levels_close(s->levels);
     if (s->trace && fclose(s->trace)) tool_say("the trace is not written whole");
     infer_engine_free(s->engine);
     infer_engine_free(s->drafter);
@@ -374,7 +398,7 @@ void session_close(struct session *s) {
     infer_model_close(s->model);
     infer_profile_free(s->profile);
     energy_pace_close(s->pace);
-    s->pace = NULL, s->profile = NULL, s->trace = NULL;
+    s->pace = NULL, s->profile = NULL, s->trace = NULL, s->levels = NULL;
     s->engine = s->drafter = NULL;
     s->model = s->draft_model = NULL;
 }

@@ -25,7 +25,11 @@ struct session {
     struct infer_profile *profile;
     FILE *trace;
     struct trace_extra trace_extra; /* the command's */
+    struct levels *levels;          /* of --trace */
+    struct trace_extra counters;    /* these, where there are some */
     bool show_profile;
+    double roof_gb_s,
+        roof_flops; /* of the card, measured before it was taken; 0: of the processor, measured at the end */
     struct energy_pace *pace; /* of --watts; NULL: none */
     bool pace_told;           /* that it cannot be kept */
 };

@@ -28,6 +28,20 @@ static void show_row(FILE *f, const struct infer_profile_row *r, const struct in
             gb, tf, share);
 }
 
+/* Of a card: how many steps were timed, what these took beside the others, and which operations are one link. */
+static void show_links(FILE *f, const struct infer_profile_row *row, size_t n, bool decode,
+                       const struct infer_profile_steps *s) {
+    if (!s->timed_steps) return;
+    fprintf(f, "links were timed in %llu of these steps", (unsigned long long)s->timed_steps);
+    if (s->steps > s->timed_steps)
+        fprintf(f, ", which took %.3f times the others",
+                s->timed_seconds / (double)s->timed_steps * (double)(s->steps - s->timed_steps) /
+                    (s->seconds - s->timed_seconds));
+    fputs("; a link is\n", f);
+    for (size_t i = 0; i < n; i++)
+        if (row[i].decode == decode && row[i].covers) fprintf(f, "  %-20s %s\n", row[i].name, row[i].covers);
+}
+
 void profile_show(FILE *f, const struct infer_profile *p, double gb_s, double flops) {
     struct infer_profile_row row[MOST_ROWS];
     size_t n = infer_profile_rows(p, row, MOST_ROWS);
@@ -46,6 +60,7 @@ void profile_show(FILE *f, const struct infer_profile *p, double gb_s, double fl
                 "share", "GB/s", "TFLOP/s", "of roof");
         for (size_t i = 0; i < n; i++)
             if (row[i].decode == decode) show_row(f, &row[i], &s, roof_of(&row[i], gb_s, flops));
+        show_links(f, row, n, decode, &s);
     }
     if (gb_s > 0) fprintf(f, "\nroofs, measured now: %.1f GB/s", gb_s);
     if (gb_s > 0 && flops > 0) fprintf(f, ", %.3f TFLOP/s", 1e-12 * flops);
@@ -58,6 +73,12 @@ void trace_event(FILE *f, const char *name, int tid, int64_t begin, int64_t end,
     fprintf(f,
             ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",
             name, tid, 1e-3 * (double)begin, 1e-3 * (double)(end - begin), args);
+}
+
+void trace_counter(FILE *f, const char *name, int64_t at, double x) {
+    if (isfinite(x))
+        fprintf(f, ",\n{\"name\":\"%s\",\"ph\":\"C\",\"pid\":1,\"ts\":%.3f,\"args\":{\"now\":%.6g}}", name,
+                1e-3 * (double)at, x);
 }
 
 static void write_span(FILE *f, const struct infer_profile_span *s) {
@@ -89,7 +110,8 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
                 i, rows[i]);
     for (size_t i = 0; i < n; i++) write_span(f, &span[i]);
-    if (extra && extra->write) extra->write(extra->user, f, since);
+    for (; extra; extra = extra->more)
+        if (extra->write) extra->write(extra->user, f, since);
     fprintf(f, "\n]}\n");
     mem_free(span);
     return fflush(f) || ferror(f) ? err_set(INFER_E_IO, "the trace is not written whole") : INFER_OK;

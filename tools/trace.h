@@ -11,6 +11,7 @@ void profile_show(FILE *f, const struct infer_profile *p, double gb_s, double fl
 struct trace_extra {
     void (*write)(void *user, FILE *f, int64_t since); /* events, each behind a comma; NULL: none */
     void *user;
+    const struct trace_extra *more; /* NULL: nothing */
 };
 /* Steps and operations of the last `since` ns of CLOCK_MONOTONIC on, as one JSON object. errors: INFER_E_MEMORY, INFER_E_IO (f) */
 enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t since,
@@ -18,3 +19,5 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
 /* One event of `pid` 1 in row `tid` of the trace, behind a comma: from begin to end, in ns. args: members of a JSON object, or "". name needs
  * no escapes. */
 void trace_event(FILE *f, const char *name, int tid, int64_t begin, int64_t end, const char *args);
+/* The value of a counter from then on, behind a comma; NAN: nothing. */
+void trace_counter(FILE *f, const char *name, int64_t at, double x);

@@ -172,7 +172,7 @@ DEV void join_sums(const select_job &j, select_space &s, int row) {
     if (s.draw.n_edit < 0) best = warp_max(best);
     if (lane) return;
     s.sum = sum, s.sum_temp = sum_temp, s.x0 = x0, s.floor = floor;
-    s.token = best ? (int)~(uint32_t)best : 0;
+    s.token = best ? (int)~(uint32_t)best : -1;
     s.chosen = best ? key_float((uint32_t)(best >> 32)) : 0;
 }
 
@@ -443,10 +443,11 @@ __device__ __noinline__ uint64_t draw_from_row(const select_job &j, select_space
 // ---- the result
 DEV void give_token(const select_job &j, const select_space &s, int row, int slot, int token) {
     const bool wanted = s.want & WANT_TOKEN;
+    // -1: no logit is finite, which the host tells; the next step has an embedding all the same
     j.token[row] = wanted ? token : -1;
     if (j.ring.host)
         ((int32_t *)(j.ring.host + (size_t)(s.seq % CUDA_FLIGHT) * j.ring.row))[row] = wanted ? token : -1;
-    if (wanted) j.t.slot_last[slot] = token;
+    if (wanted) j.t.slot_last[slot] = max(token, 0);
 }
 DEV void give_top(const select_job &j, const select_space &s, int row) {
     uint8_t *at = j.ring.host ? j.ring.host + (size_t)(s.seq % CUDA_FLIGHT) * j.ring.row + j.top_offset
@@ -498,7 +499,7 @@ template <int N> DEV void finish_row(const select_job &j, select_space &s, bool 
         __syncwarp();
         if (threadIdx.x == 0) {
             s.last = at; // -1: not told
-            s.token = s.n_top && at >= 0 ? s.top.id[at] : 0;
+            s.token = s.n_top && at >= 0 ? s.top.id[at] : -1;
             s.chosen = s.n_top && at >= 0 ? s.top.x[at] : 0;
         }
     }
@@ -533,7 +534,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, N > JOIN_FEW ? 1 : 2)
         if (part) return;
         block_state b = {&s.block, 0};
         const uint64_t best = best_candidate(j, b, row);
-        if (threadIdx.x == 0) give_token(j, s, row, slot, best ? (int)~(uint32_t)best : 0);
+        if (threadIdx.x == 0) give_token(j, s, row, slot, best ? (int)~(uint32_t)best : -1);
         return;
     }
     scan_part(j, s, list, row, part);

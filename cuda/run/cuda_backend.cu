@@ -8,6 +8,7 @@
 #include "cuda/run/decode_program.h"
 #include "cuda/run/prompt_program.h"
 #include "cuda/run/state_copy.h"
+#include "cuda/run/behind.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/tune.h"
 #include "base/host.h"
@@ -65,6 +66,8 @@ static enum infer_status open_device(cuda_backend *b) {
     CU(cudaEventCreateWithFlags(&b->input_sent, cudaEventDisableTiming));
     CU(cudaMallocHost((void **)&b->pinned, p->pinned_bytes));
     TRY(host_rows_open(&b->host, &b->c));
+    TRY(stamps_open(&b->stamps, b));
+    TRY(look_open(&b->look, b));
     // poison: a kernel that reads what nobody wrote shows it
     CU(cudaMemsetAsync(b->kv, 0xff, p->kv_bytes + b->c.activation_bytes, b->stream));
     CU(cudaMemsetAsync(b->work, 0, p->workspace_bytes, b->stream));
@@ -98,8 +101,12 @@ static void cuda_close(struct backend *base) {
     cuda_backend *b = (cuda_backend *)base;
     if (!b) return;
     if (b->stream) cudaStreamSynchronize(b->stream);
-    for (int i = 0; i < b->n_bucket; i++)
+    for (int i = 0; i < CUDA_BUCKET_MAX; i++) {
         if (b->bucket[i].exec) cudaGraphExecDestroy(b->bucket[i].exec);
+        if (b->bucket[i].stamped) cudaGraphExecDestroy(b->bucket[i].stamped);
+    }
+    stamps_close(b->stamps);
+    look_close(b->look);
     decode_free(b->decode);
     prompt_free(b->prompt);
     blas_close(b->blas);
@@ -130,20 +137,23 @@ static enum infer_status list_of(cuda_backend *b, int rows, bool shared, cudaStr
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
 
-static enum infer_status capture(cuda_backend *b, int rows, bool shared) {
+// The graph of the next bucket, or the one that leaves times.
+static enum infer_status capture(cuda_backend *b, int rows, bool shared, bool stamped,
+                                 cudaGraphExec_t *exec) {
     cudaGraph_t g = NULL;
+    enum infer_status st = INFER_OK;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = list_of(b, rows, shared, b->stream);
+    if (stamped) st = stamps_begin(b, 0, b->n_bucket, b->stream);
+    if (st == INFER_OK) st = list_of(b, rows, shared, b->stream);
+    if (stamped) stamps_end(b);
     cudaError_t e = cudaStreamEndCapture(b->stream, &g);
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
     if (st == INFER_OK) {
-        e = cudaGraphInstantiate(&b->bucket[b->n_bucket].exec, g, 0);
+        e = cudaGraphInstantiate(exec, g, 0);
         if (e != cudaSuccess) st = cuda_error(e, "cudaGraphInstantiate");
     }
     if (st == INFER_OK) {
-        b->bucket[b->n_bucket].rows = rows;
-        b->bucket[b->n_bucket].shared = shared;
-        e = cudaGraphUpload(b->bucket[b->n_bucket++].exec, b->stream);
+        e = cudaGraphUpload(*exec, b->stream);
         if (e != cudaSuccess) st = cuda_error(e, "cudaGraphUpload");
     }
     if (g) cudaGraphDestroy(g);
@@ -174,7 +184,10 @@ static enum infer_status capture_rows(cuda_backend *b, int max, bool shared) {
         if (rows > max) rows = max;
         if (b->n_bucket + 1 > CUDA_BUCKET_MAX)
             return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
-        TRY(capture(b, rows, shared));
+        TRY(capture(b, rows, shared, false, &b->bucket[b->n_bucket].exec));
+        if (b->stamps) TRY(capture(b, rows, shared, true, &b->bucket[b->n_bucket].stamped));
+        b->bucket[b->n_bucket].shared = shared;
+        b->bucket[b->n_bucket++].rows = rows;
         if (rows == max) return INFER_OK;
     }
 }
@@ -193,7 +206,7 @@ static enum infer_status compile_class(cuda_backend *b, enum row_class cls) {
     CU(cudaSetDevice(b->device));
     if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (!b->c.cuda.no_graphs && !b->host && cuda_ranks_graph(b)) TRY(capture_all(b));
+    if (!b->c.cuda.no_graphs && !b->host && !look_watches(b) && cuda_ranks_graph(b)) TRY(capture_all(b));
     return cuda_warm(b);
 }
 static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
@@ -278,6 +291,7 @@ static enum infer_status put_draws(cuda_backend *b, const struct step *s, unsign
 static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f, bool fetched) {
     size_t row;
     uint8_t *blob = fetched ? cuda_decode_blob(b, b->n_decode % CUDA_FLIGHT, &row) : pinned_blob(b, f);
+    b->flight[f].blob = blob;
     dev_step h = {s->n_row, s->n_out, (int)b->n_decode};
     memcpy(blob, &h, sizeof h);
     auto at = [&](const int32_t *dev) {
@@ -320,17 +334,27 @@ static bool rows_share(cuda_backend *b, const struct step *s) {
     return false;
 }
 
-static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s) {
-    if (cls == ROW_PROMPT)
-        return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
-                         : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
-    bool shared = b->decode && rows_share(b, s);
-    for (int i = 0; i < b->n_bucket; i++)
-        if (b->bucket[i].shared == shared && b->bucket[i].rows >= s->n_row) {
-            CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
-            return INFER_OK;
-        }
-    return list_of(b, s->n_row, shared, b->stream);
+static enum infer_status launch_rows(cuda_backend *b, enum row_class cls, const struct step *s, bool shared) {
+    if (cls == ROW_DECODE) return list_of(b, s->n_row, shared, b->stream);
+    return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
+                     : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
+}
+// Step f in flight.
+static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s, unsigned f) {
+    const range shown(cls == ROW_DECODE ? "infer decode" : "infer prompt");
+    const bool stamped = stamps_due(b->stamps, f, cls);
+    const bool shared = cls == ROW_DECODE && b->decode && rows_share(b, s);
+    for (int i = 0; cls == ROW_DECODE && i < b->n_bucket; i++) {
+        if (b->bucket[i].shared != shared || b->bucket[i].rows < s->n_row) continue;
+        if (stamped) stamps_replay(b, f, i);
+        CU(cudaGraphLaunch(stamped ? b->bucket[i].stamped : b->bucket[i].exec, b->stream));
+        return INFER_OK;
+    }
+    if (!stamped) return launch_rows(b, cls, s, shared);
+    enum infer_status st = stamps_begin(b, f, -1, b->stream);
+    if (st == INFER_OK) st = launch_rows(b, cls, s, shared);
+    stamps_end(b);
+    return st;
 }
 
 // The rows of logits that are wanted to the host, one after the other; *n: how many.
@@ -356,22 +380,25 @@ static enum infer_status run_step(cuda_backend *b, enum row_class cls, const str
     TRY(send_step(b, s, f, fetched));
     TRY(cuda_adapters_send(b, cls, s, f));
     host_rows_begin(b->host);
-    TRY(run_rows(b, cls, s));
+    look_step(b, b->warming ? NULL : s);
+    TRY(run_rows(b, cls, s, f));
     host_rows_end(b->host, f);
     size_t row;
+    b->flight[f].cls = cls;
     b->flight[f].result =
         fetched ? cuda_decode_result(b, b->n_decode % CUDA_FLIGHT, &row) : pinned_result(b, f);
     b->n_decode += cls == ROW_DECODE;
     b->flight[f].n_logits = 0;
     b->flight[f].top = false;
     for (int i = 0; i < s->n_out; i++) b->flight[f].top |= (s->want[i] & WANT_TOP) != 0;
-    uint8_t *res = (uint8_t *)b->flight[f].result;
+    uint8_t *res = b->flight[f].result;
     if (s->n_out && !fetched)
         CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
     if (b->flight[f].top && !fetched)
         CU(cudaMemcpyAsync(res + b->plan.top_offset, b->out + b->plan.top_offset,
                            (size_t)s->n_out * sizeof(struct infer_top), cudaMemcpyDeviceToHost, b->stream));
     TRY(send_logits(b, cls, s, &b->flight[f].n_logits, res + b->plan.logits_offset));
+    TRY(stamps_send(b, f, cls, s));
     CU(cudaEventRecord(b->done[f], b->stream));
     b->n_run++;
     return INFER_OK;
@@ -388,12 +415,29 @@ static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits
     return true;
 }
 
+// A value that is not finite goes through the rest of its row into all logits: then no token is found (-1), and no logit is a number.
+// Tokens that were not found become 0.
+static bool shows_fault(const cuda_backend *b, unsigned f, const float *logits) {
+    const uint8_t *blob = b->flight[f].blob;
+    const int32_t *want = (const int32_t *)(blob + ((const uint8_t *)b->t.want - (const uint8_t *)b->t.step));
+    int32_t *token = (int32_t *)b->flight[f].result;
+    bool lost = false;
+    for (int i = 0; i < ((const dev_step *)blob)->n_out; i++)
+        if (want[i] & WANT_TOKEN && token[i] < 0) token[i] = 0, lost = true;
+    for (int i = 0; i < b->flight[f].n_logits; i++) {
+        const float first = logits[(size_t)i * (size_t)b->c.n_vocab];
+        lost |= first != first;
+    }
+    return lost && !b->c.any_logits && !b->warming;
+}
+
 static enum infer_status cuda_wait(struct backend *base, struct step_result *out) {
     cuda_backend *b = (cuda_backend *)base;
     if (b->n_run == b->n_wait) infer_bug("no step is in flight");
     unsigned f = b->n_wait++ % CUDA_FLIGHT;
     CU(cudaSetDevice(b->device));
     TRY(cuda_ranks_await(b, b->done[f]));
+    stamps_tell(b, f);
     const uint8_t *res = b->flight[f].result;
     out->token = (const int32_t *)res;
     out->top = b->flight[f].top ? (const struct infer_top *)(res + b->plan.top_offset) : NULL;
@@ -401,8 +445,9 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
     TRY(cuda_ranks_status(b));
     TRY(host_rows_status(b->host, f));
-    if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
-        return err_set(INFER_E_NAN, "a logit is not finite");
+    const bool every = b->c.nan_guard && out->logits && !b->warming;
+    if (shows_fault(b, f, out->logits) || (every && !finite_logits(b, f, out->logits)))
+        return look_for_fault(b, b->flight[f].cls, b->flight[f].blob);
     return INFER_OK;
 }
 

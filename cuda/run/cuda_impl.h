@@ -20,6 +20,8 @@ struct blas;           // blas.h
 struct host_rows;      // host_rows.h
 struct cuda_ranks;     // cuda_ranks.h
 struct cuda_adapters;  // adapters_run.h
+struct stamps;         // stamps.h
+struct look;           // look.h
 
 struct cuda_backend {
     struct backend base;
@@ -45,7 +47,9 @@ struct cuda_backend {
     struct {
         int n_logits; // rows
         bool top;
-        const uint8_t *result;
+        uint8_t *result;
+        enum row_class cls;
+        const uint8_t *blob; // the step as it was sent
     } flight[CUDA_FLIGHT];
     int cancel; // written by any thread or handler
     struct cuda_constant *constant;
@@ -59,11 +63,14 @@ struct cuda_backend {
     struct host_rows *host;         // experts that the host computes; NULL: none
     struct cuda_ranks *ranks;       // of one model; NULL: alone
     struct cuda_adapters *adapters; // NULL: none
+    struct stamps *stamps;          // of a profile; NULL: nobody asks
+    struct look *look;
+    bool warming; // what steps compute does not matter: the cache holds nothing yet
     struct {
         int rows;
-        bool shared; // two of them may be of one sequence
-        cudaGraphExec_t exec;
-    } bucket[CUDA_BUCKET_MAX]; // of each kind by rows
+        bool shared;                   // two of them may be of one sequence
+        cudaGraphExec_t exec, stamped; // stamped: with the times of its links; NULL: without a profile
+    } bucket[CUDA_BUCKET_MAX];         // of each kind by rows
     int n_bucket;
     unsigned *seen, n_seen; // seen[n_slot]: the step in which a slot's row came last, by rows_share
 };

@@ -3,6 +3,7 @@
 // down with the residual.
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/decode_profile.h"
+#include "cuda/run/behind.h"
 
 // Operations of the links i .. by the plain kernels, which may join some; *n: links done. Some of these kernels look at the step
 // before they wait, so they wait at their launch until the step is there for sure.
@@ -19,10 +20,11 @@ static enum infer_status run_link(const decode_step &s, int i, int *n) {
     const bool overlap = i > s.p->settled;
     *n = 1;
     if (d->is.product != PRODUCT_CHOSEN && !decode_chosen(s.s, d->name)) return INFER_OK;
+    const range shown(d->name);
     if (d->is.kind == LINK_PLAIN) return run_plain(s, i, n);
     TRY(decode_code_of(d)->run(s, d, overlap));
     if (d->to_rows) CU(act_rows_take(d->output, decode_rows(s, d), overlap, s.stream));
-    return INFER_OK;
+    return behind_link(s.b, decode_list(s.b), d, overlap, s.stream);
 }
 // Whether a link of that name takes or gives packets.
 static bool in_packets(const struct decode_program *p, const char *name) {

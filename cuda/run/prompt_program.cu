@@ -6,6 +6,7 @@
 #include "cuda/prompt/ssm_prompt.h"
 #include "cuda/run/prompt_profile.h"
 #include "cuda/run/prompt_program_impl.h"
+#include "cuda/run/behind.h"
 #include "cuda/plan/tune.h"
 #include "seam/op_list.h"
 
@@ -211,9 +212,12 @@ static enum infer_status run_link(const cuda_backend *b, const prompt_program *p
 static enum infer_status run_any(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n_row,
                                  int n_out, cudaStream_t s) {
     const int n = d->out_rows ? n_out : n_row;
+    const range shown(d->name);
     if (d->is.kind == LINK_PLAIN)
         return cuda_run_ops(b, ROW_PROMPT, d->is.first, d->is.n_op, n_row, n_out, op_queue{s, false});
-    return n ? run_link(b, p, d, n, s) : INFER_OK;
+    if (!n) return INFER_OK;
+    TRY(run_link(b, p, d, n, s));
+    return behind_link(b, b->c.list[ROW_PROMPT], d, false, s);
 }
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,
                              cudaStream_t s) {

@@ -13,6 +13,7 @@
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/experts_args.h"
 #include "cuda/run/host_rows.h"
+#include "cuda/run/behind.h"
 #include "seam/op_list.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
@@ -366,6 +367,7 @@ enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, i
             TRY(run_op(b, l, o, n_row, n_out, s));
             done = 1;
         }
+        TRY(behind_ops(b, l, i, done, s));
     }
     return INFER_OK;
 }

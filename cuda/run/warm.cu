@@ -26,12 +26,7 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
     if (how == WARM_PICTURE) s.until = pos;
     s.adapter = scales;
     TRY(backend_cuda.run(&b->base, cls, &s));
-    // what the values are does not matter: the cache holds nothing yet
-    const bool guard = b->c.nan_guard;
-    b->c.nan_guard = false;
-    enum infer_status st = backend_cuda.wait(&b->base, &result);
-    b->c.nan_guard = guard;
-    return st;
+    return backend_cuda.wait(&b->base, &result);
 }
 
 // Whether rows of a picture see each other in some layer.
@@ -67,6 +62,9 @@ enum infer_status cuda_warm(cuda_backend *b) {
     const int32_t *table = ids + rows * 3 + (size_t)b->plan.max_out * 2; // all of page 0
     for (int g = 0; g < b->c.n_kv_group; g++) pages[g] = table + b->plan.page_table[g];
     const int n_slot = b->c.n_slot, n_row = decode->max_rows, n_out = decode->max_out;
+    struct stamps *stamps = b->stamps;
+    b->stamps = NULL;
+    b->warming = true;
     // the plain kernels take nothing that grows with the rows, and are slow
     const int n_prompt = fused || prompt->max_rows < 32 ? prompt->max_rows : 32;
     const int n_prompt_out = n_prompt < prompt->max_out ? n_prompt : prompt->max_out;
@@ -81,6 +79,8 @@ enum infer_status cuda_warm(cuda_backend *b) {
     // rows of one sequence (drafts), then one row behind a full context
     if (st == INFER_OK && n_row > 1) st = warm_step(b, ROW_DECODE, 2, 2, 1, WARM_FIRST, ids, pages, scales);
     if (st == INFER_OK) st = warm_step(b, ROW_DECODE, 1, 1, 1, WARM_DEEP, ids, pages, scales);
+    b->stamps = stamps;
+    b->warming = false;
     mem_free(scales);
     mem_free((void *)all);
     b->pages_known = false;

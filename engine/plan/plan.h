@@ -108,8 +108,8 @@ struct plan_options {
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
     const struct placement *stage; /* stage[stages]: the card of each; NULL: all are on place */
-    const struct tap *tap;         /* of backends on the host; NULL: none */
-    struct infer_profile *profile; /* of rank 0 on the host; NULL: none */
+    const struct tap *tap;         /* NULL: none */
+    struct infer_profile *profile; /* of rank 0; NULL: none */
     const struct taps
         *taps; /* what a head for the model reads; NULL: there is none; not on cards, nor in stages */
     /* NULL: none; not with ranks, nor of experts on the host beside a card */

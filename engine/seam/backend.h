@@ -644,10 +644,10 @@ struct backend_config {
     size_t copy_bytes;
     const struct remote *remote;   /* NULL: no list has such an operation */
     int n_logits;                  /* outputs of a step that may want logits */
-    bool any_logits;               /* ref, cpu: infinities and NaN are no candidates; else the step fails */
+    bool any_logits;               /* infinities and NaN are no candidates; else the step fails */
     int n_input;                   /* rows of a step that may have step.input */
-    const struct tap *tap;         /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
-    struct infer_profile *profile; /* ref, cpu: seam/profile.h; NULL: nobody asks */
+    const struct tap *tap;         /* seam/tap.h (cuda: wrote alone); NULL: nobody looks */
+    struct infer_profile *profile; /* seam/profile.h; NULL: nobody asks */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
 };

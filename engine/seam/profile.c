@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "base/mem.h"
@@ -10,12 +11,13 @@
 
 enum {
     PROFILE_ROWS = 256,
-    PROFILE_LISTS = 2 * 32
-}; /* names of operations; two lists of each part of a plan */
+    PROFILE_LISTS = 2 * 32, /* names of operations; two lists of each part of a plan */
+    PROFILE_COVERS = 192
+};
 
 /* What one operation costs: bytes of weights, and bytes and flops of a row and of a position that a row sees. */
 struct cost {
-    int row; /* of the profile */
+    int row; /* of the profile; of a link's first operation: the link's, -1: it has none yet */
     double weights, row_bytes, row_flops, seen_bytes, seen_flops;
     double chosen; /* share of a stack that one row has of the experts; 1: all */
 };
@@ -28,6 +30,8 @@ struct listed {
 struct infer_profile {
     pthread_mutex_t lock;
     struct infer_profile_row row[PROFILE_ROWS];
+    char covers[PROFILE_ROWS][PROFILE_COVERS]; /* of rows that are links; else empty */
+    bool timed[ROW_CLASS_COUNT];               /* a step's links were, and the step is not told yet */
     struct listed list[PROFILE_LISTS];
     int n_row, n_list;
     struct infer_profile_steps steps[ROW_CLASS_COUNT];
@@ -61,7 +65,8 @@ void infer_profile_reset(struct infer_profile *p) {
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->n_row; i++) {
         struct infer_profile_row *r = &p->row[i];
-        *r = (struct infer_profile_row){.name = r->name, .kind = r->kind, .decode = r->decode};
+        *r = (struct infer_profile_row){
+            .name = r->name, .kind = r->kind, .decode = r->decode, .covers = r->covers};
     }
     memset(p->steps, 0, sizeof p->steps);
     p->n_told = 0;
@@ -115,17 +120,18 @@ static struct cost cost_of(const struct op *op, const struct backend_config *b) 
 }
 
 enum infer_status profile_list(struct infer_profile *p, const struct op_list *l,
-                               const struct backend_config *c) {
+                               const struct backend_config *c, bool links) {
     struct listed own = {.list = l};
     if (p->n_list == PROFILE_LISTS)
         return err_set(INFER_E_UNSUPPORTED, "a profile of more than %d lists", PROFILE_LISTS);
     if (!(own.cost = mem_alloc((size_t)l->n_op * sizeof *own.cost)))
         return err_set(INFER_E_MEMORY, "out of memory for a profile");
     pthread_mutex_lock(&p->lock);
-    own.between = row_of(p, "(team)", "", l->cls == ROW_DECODE);
+    own.between = links ? -1 : row_of(p, "(team)", "", l->cls == ROW_DECODE);
     for (int i = 0; i < l->n_op; i++) {
         own.cost[i] = cost_of(&l->op[i], c);
-        own.cost[i].row = row_of(p, l->op[i].name, op_kind_name(l->op[i].kind), l->cls == ROW_DECODE);
+        own.cost[i].row =
+            links ? -1 : row_of(p, l->op[i].name, op_kind_name(l->op[i].kind), l->cls == ROW_DECODE);
     }
     p->list[p->n_list++] = own;
     pthread_mutex_unlock(&p->lock);
@@ -172,13 +178,18 @@ static void keep_span(struct infer_profile *p, struct infer_profile_span span) {
     if (p->n_span) p->span[p->n_told++ % p->n_span] = span;
 }
 
+static struct listed *listed_of(struct infer_profile *p, const struct op_list *l) {
+    struct listed *own = p->list;
+    while (own < p->list + p->n_list && own->list != l) own++;
+    if (own == p->list + p->n_list) infer_bug("a step of a list without a profile");
+    return own;
+}
+
 int64_t profile_op(struct infer_profile *p, const struct op_list *l, const struct op *op,
                    const struct step *s, int64_t begin) {
     const int64_t end = profile_now();
     pthread_mutex_lock(&p->lock);
-    const struct listed *own = p->list;
-    while (own < p->list + p->n_list && own->list != l) own++;
-    if (own == p->list + p->n_list) infer_bug("a step of a list without a profile");
+    const struct listed *own = listed_of(p, l);
     const struct cost *c = op ? &own->cost[op - l->op] : NULL;
     struct infer_profile_row *r = &p->row[c ? c->row : own->between];
     r->calls++;
@@ -189,16 +200,91 @@ int64_t profile_op(struct infer_profile *p, const struct op_list *l, const struc
     return end;
 }
 
+/* ---- links ---- */
+
+/* Whether an operation from..to (to not included) of the list writes, or reads, the buffer of v. */
+static bool touches(const struct op_list *l, int from, int to, struct view v, bool write) {
+    for (int i = from; i < to; i++) {
+        const struct op_use u = op_uses(&l->op[i]);
+        const struct view *of = write ? u.write : u.read;
+        for (int k = 0; k < (write ? u.n_write : u.n_read); k++)
+            if (of[k].buf == v.buf) return true;
+    }
+    return false;
+}
+
+/* Rows that a link's operations hand to each other are neither read nor written. */
+static void forget_inner(struct listed *own, const struct profile_link *k) {
+    const struct op_list *l = own->list;
+    const int end = k->first + k->n_op;
+    for (int i = k->first; i < end; i++) {
+        const struct op_use u = op_uses(&l->op[i]);
+        for (int r = 0; r < u.n_read; r++)
+            if (touches(l, k->first, i, u.read[r], true)) own->cost[i].row_bytes -= 4.0 * u.read[r].width;
+        for (int w = 0; w < u.n_write; w++)
+            if (touches(l, i + 1, end, u.write[w], false)) own->cost[i].row_bytes -= 4.0 * u.write[w].width;
+    }
+}
+
+static int link_row(struct infer_profile *p, struct listed *own, const struct profile_link *k) {
+    struct cost *first = &own->cost[k->first];
+    if (first->row >= 0) return first->row;
+    first->row = row_of(p, k->name, k->kind, own->list->cls == ROW_DECODE);
+    forget_inner(own, k);
+    char *covers = p->covers[first->row];
+    if (*covers) return first->row;
+    for (int i = 0, n = 0; i < k->n_op && n < PROFILE_COVERS; i++)
+        n += snprintf(covers + n, (size_t)(PROFILE_COVERS - n), "%s%s", i ? " + " : "",
+                      own->list->op[k->first + i].name);
+    if (k->n_op > 1) p->row[first->row].covers = covers;
+    return first->row;
+}
+
+void profile_link_work(struct infer_profile *p, const struct op_list *l, const struct profile_link *k,
+                       const struct step *s) {
+    pthread_mutex_lock(&p->lock);
+    struct listed *own = listed_of(p, l);
+    struct infer_profile_row *r = &p->row[link_row(p, own, k)];
+    for (int i = k->first; i < k->first + k->n_op; i++) add_cost(r, &own->cost[i], l, &l->op[i], s);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void profile_link_time(struct infer_profile *p, const struct op_list *l, const struct profile_link *k,
+                       int n_row, int64_t begin, int64_t end) {
+    pthread_mutex_lock(&p->lock);
+    struct infer_profile_row *r = &p->row[link_row(p, listed_of(p, l), k)];
+    r->calls++;
+    r->seconds += 1e-9 * (double)(end - begin);
+    p->timed[l->cls] = true;
+    keep_span(p, (struct infer_profile_span){r->name, l->op[k->first].layer, n_row, r->decode, begin, end});
+    pthread_mutex_unlock(&p->lock);
+}
+
 void profile_step(struct infer_profile *p, enum row_class cls, int n_row, int64_t begin) {
     const int64_t end = profile_now();
     pthread_mutex_lock(&p->lock);
     struct infer_profile_steps *s = &p->steps[cls];
-    s->steps++, s->rows += (uint64_t)n_row, s->seconds += 1e-9 * (double)(end - begin);
+    const double took = 1e-9 * (double)(end - begin);
+    s->steps++, s->rows += (uint64_t)n_row, s->seconds += took;
+    if (p->timed[cls]) s->timed_steps++, s->timed_seconds += took;
+    p->timed[cls] = false;
     keep_span(p, (struct infer_profile_span){NULL, -1, n_row, cls == ROW_DECODE, begin, end});
     pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- reading ---- */
+
+/* A row; one of links, whose sums are of some steps, as all steps have it. */
+static struct infer_profile_row whole_row(const struct infer_profile *p, int i) {
+    struct infer_profile_row r = p->row[i];
+    const struct infer_profile_steps *s = &p->steps[r.decode ? ROW_DECODE : ROW_PROMPT];
+    if (!*p->covers[i] || !s->timed_steps) return r;
+    const double n = (double)s->steps / (double)s->timed_steps;
+    r.calls = (uint64_t)((double)r.calls * n + 0.5);
+    r.bytes *= n, r.flops *= n;
+    r.seconds *= s->seconds / s->timed_seconds;
+    return r;
+}
 
 size_t infer_profile_rows(const struct infer_profile *p, struct infer_profile_row *out, size_t most) {
     struct infer_profile *own = (struct infer_profile *)p;
@@ -206,7 +292,7 @@ size_t infer_profile_rows(const struct infer_profile *p, struct infer_profile_ro
     pthread_mutex_lock(&own->lock);
     for (int decode = 0; decode < 2; decode++)
         for (int i = 0; i < p->n_row; i++)
-            if (p->row[i].decode == decode && p->row[i].calls && n++ < most) out[n - 1] = p->row[i];
+            if (p->row[i].decode == decode && p->row[i].calls && n++ < most) out[n - 1] = whole_row(p, i);
     pthread_mutex_unlock(&own->lock);
     return n;
 }

@@ -135,7 +135,7 @@ static int64_t trace_since(const char *rest) {
 }
 
 static void write_trace(struct server *s, int64_t since, struct buf *out) {
-    const struct trace_extra requests = {timeline_write, s->timeline};
+    const struct trace_extra requests = {timeline_write, s->timeline, s->counters};
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);

@@ -96,6 +96,7 @@ struct server {
     struct prompt_log *prompts;        /* --log-prompts; NULL: none */
     /* the caller's: of --profile and --trace; NULL: nobody asks */
     struct infer_profile *profile;
+    const struct trace_extra *counters; /* beside its steps; NULL: none */
     struct timeline *timeline;
 
     struct keys *keys;           /* NULL: none */

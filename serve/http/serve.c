@@ -131,7 +131,8 @@ static enum infer_status start(struct server *s, struct session *session, const 
     TRY(session_open(session, o, &need));
     s->profile = session->profile;
     if (s->profile) TRY(timeline_open(&s->timeline));
-    if (s->profile) session->trace_extra = (struct trace_extra){timeline_write, s->timeline};
+    if (s->profile) session->trace_extra = (struct trace_extra){timeline_write, s->timeline, NULL};
+    s->counters = &session->counters;
     s->o.cache_exact = o->cache ? strcmp(o->cache, "exact") == 0 : session->place.async;
     TRY(sight_open(&s->vision, session, o, o->mmproj && strcmp(o->mmproj, "none") != 0));
     TRY(serve_port(&port, o, session, s->vision, &draft));

@@ -1,7 +1,10 @@
 /* Where the time goes: every operation of every step is told once, with what it reads; the bits are those without a profile. */
 #include "tests/lib/test.h"
+#include <math.h>
 #include "infer.h"
 #include "infer_profile.h"
+#include "engine_impl.h"
+#include "seam/op_list.h"
 #include "tests/lib/steps.h"
 
 enum { PROMPT = 20, DECODED = 5, MOST = 256, SPANS = 64, MOST_VOCAB = 1024 };
@@ -182,9 +185,58 @@ static void the_newest_are_kept(void **state) {
     infer_profile_free(p);
 }
 
+/* What a card tells: links of some steps, which stand for all; what their operations hand to each other is not read. */
+static void links_of_some_steps(void **state) {
+    (void)state;
+    struct infer_profile *p, *all;
+    struct infer_profile_row row[MOST], each[MOST];
+    struct infer_profile_steps steps;
+    struct infer_profile_span span[SPANS];
+    struct run r;
+    assert_ok(infer_profile_new(&p, SPANS));
+    assert_ok(infer_profile_new(&all, 0));
+    run(&r, &places[0], all);
+    const struct plan_part *part = last_part(r.engine);
+    const struct op_list *l = &part->list[ROW_DECODE];
+    int at = 0;
+    while (strcmp(l->op[at].name, "ffn_down")) at++;
+    const struct profile_link down = {at, 2, "ffn_down", "residual"};
+    const int32_t pos[] = {PROMPT};
+    const struct step s = {.n_row = 1, .n_out = 1, .pos = pos};
+    assert_ok(profile_list(p, l, &part->config, true));
+    const int64_t second = 1000000000, now = profile_now();
+    profile_link_work(p, l, &down, &s);
+    profile_link_time(p, l, &down, 1, now - 2 * second, now - second);
+    profile_step(p, ROW_DECODE, 1, now - 2 * second);
+    for (int i = 0; i < 3; i++) profile_step(p, ROW_DECODE, 1, profile_now() - second);
+    infer_profile_steps(p, true, &steps);
+    assert_int_equal(steps.steps, 4);
+    assert_int_equal(steps.timed_steps, 1);
+    assert_int_equal(infer_profile_rows(p, row, MOST), 1);
+    assert_string_equal(row[0].name, "ffn_down");
+    assert_string_equal(row[0].kind, "residual");
+    assert_string_equal(row[0].covers, "ffn_down + ffn_add");
+    assert_int_equal(row[0].calls, 4);
+    /* half of a step's time, of 2 + 3 seconds */
+    assert_true(row[0].seconds > 2.4 && row[0].seconds < 2.6 && row[0].seconds < steps.seconds);
+    const size_t n = infer_profile_rows(all, each, MOST);
+    const struct infer_profile_row *product = find(each, n, "ffn_down", true),
+                                   *sum = find(each, n, "ffn_add", true);
+    const double calls = (double)(DECODED * r.n_layer);
+    assert_true(row[0].flops / 4 == product->flops / calls);
+    const double inner = 2 * 4.0 * l->op[at].matmul.out.width; /* written by one, read by the other */
+    assert_true(fabs(row[0].bytes / 4 - (product->bytes + sum->bytes) / calls + inner) < 1e-6);
+    assert_int_equal(infer_profile_spans(p, 0, span, SPANS), 5);
+    assert_true(!strcmp(span[0].name, "ffn_down") && span[0].layer == 0 && !span[1].name);
+    end(&r);
+    infer_profile_free(p);
+    infer_profile_free(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_is_told),
                                        cmocka_unit_test(what_it_costs), cmocka_unit_test(none_is_left_out),
-                                       cmocka_unit_test(the_newest_are_kept)};
+                                       cmocka_unit_test(the_newest_are_kept),
+                                       cmocka_unit_test(links_of_some_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

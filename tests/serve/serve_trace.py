@@ -35,7 +35,11 @@ with tempfile.TemporaryDirectory() as dir:
         status, _, got = s.ask("/debug/trace/" + odd)
         check(f"seconds {odd}", status == 400 and "SECONDS" in got["error"]["message"], got)
     s.stop()
-    same("the file has the requests, too", sorted(requests(json.load(open(dir + "/t.json"))["traceEvents"])), sorted(told))
+    events = json.load(open(dir + "/t.json"))["traceEvents"]
+    same("the file has the requests, too", sorted(requests(events)), sorted(told))
+    levels = [e for e in events if e["ph"] == "C" and e["name"] == "memory of the host, MiB"]
+    check("memory is counted while it runs", len(levels) > 1 and all(1 < e["args"]["now"] < 1e6 for e in levels)
+          and all(a["ts"] < b["ts"] for a, b in zip(levels, levels[1:])), levels)
 
 s = Server("--profile", env={"INFER_API_KEY": "secret-key"})
 same("it needs a key", s.ask("/debug/trace")[0], 401)

@@ -10,6 +10,8 @@ static void as_asked(struct options *o) { (void)o; }
 static void no_fuse(struct options *o) { o->no_fuse = true; }
 static void no_repack(struct options *o) { o->no_repack = true; }
 static void no_graphs(struct options *o) { o->no_graphs = true; }
+static void only_mma(struct options *o) { o->kernels = "mma"; }
+static void no_tune(struct options *o) { o->autotune = "off"; }
 static void avx2(struct options *o) { o->isa = "avx2"; }
 static void one_thread(struct options *o) { o->threads = 1; }
 static void kv_f32(struct options *o) { o->kv_type = "f32"; }
@@ -20,10 +22,11 @@ static const struct {
     const char *name;
     void (*set)(struct options *o);
     bool cpu, card;
-} variants[] = {{"as asked", as_asked, true, true},      {"--no-fuse", no_fuse, true, true},
-                {"--no-repack", no_repack, true, false}, {"--no-graphs", no_graphs, false, true},
-                {"--isa avx2", avx2, true, false},       {"--threads 1", one_thread, true, false},
-                {"--kv-type f32", kv_f32, true, true},   {"--kv-type q8_0", kv_q8, true, true},
+} variants[] = {{"as asked", as_asked, true, true},       {"--no-fuse", no_fuse, true, true},
+                {"--no-repack", no_repack, true, false},  {"--no-graphs", no_graphs, false, true},
+                {"--kernels mma", only_mma, false, true}, {"--autotune off", no_tune, false, true},
+                {"--isa avx2", avx2, true, false},        {"--threads 1", one_thread, true, false},
+                {"--kv-type f32", kv_f32, true, true},    {"--kv-type q8_0", kv_q8, true, true},
                 {"--nan-guard", every_op, true, true}};
 enum { N_VARIANT = sizeof variants / sizeof *variants };
 

@@ -156,6 +156,16 @@ double nvml_joules(const struct nvml *n, int device) {
     return (double)v / 1000;
 }
 
+void nvml_level(const struct nvml *n, int device, double *used_bytes, double *watts) {
+    device_handle h;
+    struct memory memory;
+    unsigned u;
+    *used_bytes = *watts = NAN;
+    if (n->get_handle((unsigned)device, &h)) return;
+    if (n->get_memory && n->get_memory(h, &memory) == 0) *used_bytes = (double)memory.used;
+    if (n->get_power && n->get_power(h, &u) == 0) *watts = u / 1000.0;
+}
+
 enum infer_status nvml_sample(const struct nvml *n, int device, struct nvml_sample *s) {
     enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_GPU = 0 };
     device_handle h;
@@ -164,14 +174,12 @@ enum infer_status nvml_sample(const struct nvml *n, int device, struct nvml_samp
     struct utilization use;
     unsigned u;
     unsigned long long v;
-    *s = (struct nvml_sample){.used_bytes = NAN,
-                              .total_bytes = NAN,
+    *s = (struct nvml_sample){.total_bytes = NAN,
                               .busy = NAN,
                               .memory_busy = NAN,
                               .sm_mhz = NAN,
                               .memory_mhz = NAN,
                               .celsius = NAN,
-                              .watts = NAN,
                               .limit_watts = NAN,
                               .joules = NAN};
     int code = n->get_handle((unsigned)device, &h);
@@ -179,14 +187,13 @@ enum infer_status nvml_sample(const struct nvml *n, int device, struct nvml_samp
     if (!n->get_name || n->get_name(h, s->name, sizeof s->name)) s->name[0] = 0;
     if (n->get_pci && n->get_pci(h, &pci) == 0)
         memcpy(s->pci, pci.bus_id, sizeof s->pci), s->pci[sizeof s->pci - 1] = 0;
-    if (n->get_memory && n->get_memory(h, &memory) == 0)
-        s->used_bytes = (double)memory.used, s->total_bytes = (double)memory.total;
+    nvml_level(n, device, &s->used_bytes, &s->watts);
+    if (n->get_memory && n->get_memory(h, &memory) == 0) s->total_bytes = (double)memory.total;
     if (n->get_utilization && n->get_utilization(h, &use) == 0)
         s->busy = use.gpu / 100.0, s->memory_busy = use.memory / 100.0;
     if (n->get_clock && n->get_clock(h, CLOCK_SM, &u) == 0) s->sm_mhz = u;
     if (n->get_clock && n->get_clock(h, CLOCK_MEMORY, &u) == 0) s->memory_mhz = u;
     if (n->get_temperature && n->get_temperature(h, SENSOR_GPU, &u) == 0) s->celsius = u;
-    if (n->get_power && n->get_power(h, &u) == 0) s->watts = u / 1000.0;
     if (n->get_limit && n->get_limit(h, &u) == 0) s->limit_watts = u / 1000.0;
     if (n->get_energy && n->get_energy(h, &v) == 0) s->joules = (double)v / 1000;
     link_and_errors(n, h, s);

@@ -35,4 +35,6 @@ struct nvml_sample { /* a value that cannot be read is NAN */
 };
 /* Energy of a card since the driver was loaded; NAN: it does not count. */
 double nvml_joules(const struct nvml *n, int device);
+/* Memory in use and power alone, which are asked for often; NAN: not told. */
+void nvml_level(const struct nvml *n, int device, double *used_bytes, double *watts);
 enum infer_status nvml_sample(const struct nvml *n, int device, struct nvml_sample *out);
