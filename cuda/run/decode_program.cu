@@ -41,7 +41,8 @@ static enum infer_status run_links(cuda_backend *b, struct decode_program *p, in
                                    const selection &sel, cudaStream_t stream) {
     const int most = b->c.list[ROW_DECODE]->max_out, outs = rows < most ? rows : most;
     const bool whole = !sel.only && (!sel.without || !in_packets(p, sel.without));
-    const decode_step s = {b, p, rows, outs, shared, rows == 1 && !shared && whole, sel, stream};
+    const bool beside = rows == 1 && !shared && whole && !look_watches(b); // packets leave no rows
+    const decode_step s = {b, p, rows, outs, shared, beside, sel, stream};
     for (int i = 0, n; i < p->n_link; i += n) TRY(run_link(s, i, &n));
     if (most || sel.only) return INFER_OK;
     step_done_kernel<<<1, 1, 0, stream>>>(b->next_decode);

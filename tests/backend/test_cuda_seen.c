@@ -145,14 +145,16 @@ static void time_of_links(void **state) {
 
 /* ---- what operations wrote ---- */
 
+/* h NULL: on the processor. */
 static enum infer_status compute(const struct infer_model *m, const struct how *h, struct verify_record *r) {
-    struct infer_engine_options o = options_of(h);
+    struct infer_engine_options o = options_of(h ? h : &hows[0]);
     struct infer_model_info info;
     struct infer_engine *e;
     struct infer_output out;
     enum infer_status st = INFER_OK;
     int seq;
     if (r) o.watch = verify_watch, o.watch_user = r;
+    if (!h) o.device = "cpu", o.threads = 2;
     infer_model_info(m, &info);
     assert_ok(infer_engine_create(&e, m, &o));
     assert_ok(infer_seq_open(e, &seq));
@@ -188,6 +190,20 @@ static uint8_t *with_scale(struct weight *w, uint16_t half) {
     return data;
 }
 
+/* What the card tells is what was computed: as the processor has it, in every row. */
+static void check_against_cpu(const struct infer_model *m, const struct verify_record *was,
+                              const char *name) {
+    struct verify_record other = {.device = "cpu", .isa = "", .version = "1", .type = "Q8_0", .bits = 8.5f};
+    struct verify_difference d;
+    struct verify_report report;
+    assert_ok(compute(m, NULL, &other));
+    if (!verify_compare(was, &other, verify_limits_of(was, &other), &d, &report))
+        fail_msg("%s: %s of layer %d, row %d is %g apart of the processor's", name, d.is->name, d.is->layer,
+                 d.pos, d.apart);
+    assert_true(report.compared >= 10);
+    verify_free(&other);
+}
+
 static void what_is_written(void **state) {
     (void)state;
     bool must;
@@ -203,6 +219,7 @@ static void what_is_written(void **state) {
         print_message("%-14s %d operations seen\n", hows[i].name, report.compared);
         assert_true(report.compared >= (hows[i].no_fuse ? 40 : 10));
         verify_free(&again);
+        check_against_cpu(m, &was, hows[i].name);
         struct weight *w = &m->m->layer[0].dense.down.member[0];
         const struct weight whole = *w;
         uint8_t *data = with_scale(w, 0x3c00); /* 1 */
