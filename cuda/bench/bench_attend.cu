@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/plain/attend_both.h"
+#include "cuda/plain/kv_low_ops.h"
+#include "cuda/prompt/kv_halves.h"
 #include "cuda/prompt/prompt_both.h"
 #include "cuda/prompt/prompt_qkv_post.h"
 
@@ -18,12 +20,14 @@ struct attention {
     prompt_attend_both j;
     dev_tables t;
     dev_kv kv;
+    kv_halves_job halves;
+    float *k, *v;     // what the pools hold, in their order
     float *q, *plain; // plain: [row][head][dv], of the kernel without tensor cores
     uint8_t *out;
     size_t out_bytes;
     double *score, *sum; // score[sample][longest]
     unsigned *wrong;
-    int longest, n_sample;
+    int longest, n_sample, n_page;
 };
 
 static int rows_before(const struct cuda_attention *c, int seq) { return c->n_row / c->n_seq * seq; }
@@ -54,17 +58,18 @@ cudaError_t random_fill(float *x, size_t n, uint32_t seed, cudaStream_t s) {
     random_kernel<<<1024, 256, 0, s>>>(x, n, seed);
     return cudaGetLastError();
 }
-// Position blockIdx.x, head blockIdx.y of a sequence: a warp a block of 32 elements.
-__global__ void fill_kernel(dev_kv kv, int slot) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, pos = blockIdx.x, head = blockIdx.y;
-    for (int v = 0; v < 2; v++) {
-        const int d = v ? kv.dv : kv.dk;
-        uint8_t *row = (v ? kv.v : kv.k) + kv_row(kv, slot, pos, head) * kv_bytes(kv.type, d);
-        for (int b = warp; b * 32 < d; b += 4) {
-            const size_t i = (((size_t)slot * 65536 + pos) * 64 + head) * 512 + b * 32 + lane;
-            kv_put32(kv.type, row, b, d, random_at(i, 3 + v));
-        }
-    }
+// Position blockIdx.x, head blockIdx.y of a sequence: warp v keys or values.
+__global__ void __launch_bounds__(64) fill_kernel(dev_kv kv, int slot) {
+    __shared__ float x[2][512];
+    const int v = threadIdx.x >> 5, lane = threadIdx.x & 31, pos = blockIdx.x, head = blockIdx.y,
+              d = v ? kv.dv : kv.dk;
+    uint8_t *row = (v ? kv.v : kv.k) + kv_row(kv, slot, pos, head) * kv_bytes(kv.type, d);
+    for (int i = lane; i < d; i += 32)
+        x[v][i] = random_at((((size_t)slot * 65536 + pos) * 64 + head) * 512 + i, 3 + v);
+    if (kv.type > KV_Q8_0)
+        kv_put_row<true>(kv.type, row, d, x[v]);
+    else
+        kv_put_row<false>(kv.type, row, d, x[v]);
 }
 
 // ---- the same in float64
@@ -99,9 +104,9 @@ __global__ void __launch_bounds__(128) reference_kernel(const __grid_constant__ 
     double *score = a.score + (size_t)blockIdx.x * a.longest, top = a.j.sinks ? a.j.sinks[head] : -1e300;
     const float *q = a.q + (size_t)row * a.j.q_stride + head * a.c.dk;
     for (int p = first + (int)threadIdx.x; p <= last; p += 128) {
-        const uint8_t *k = a.kv.k + kv_row(a.kv, slot, p, kv_head) * kv_bytes(a.kv.type, a.c.dk);
+        const float *k = a.k + kv_row(a.kv, slot, p, kv_head) * a.c.dk;
         double s = 0;
-        for (int d = 0; d < a.c.dk; d++) s += (double)q[d] * (double)kv_load(a.kv.type, k, d);
+        for (int d = 0; d < a.c.dk; d++) s += (double)q[d] * (double)k[d];
         s *= a.j.scale;
         if (a.c.softcap > 0) s = a.c.softcap * tanh(s / a.c.softcap);
         score[p] = s;
@@ -114,9 +119,7 @@ __global__ void __launch_bounds__(128) reference_kernel(const __grid_constant__ 
     for (int d = threadIdx.x; d < a.c.dv; d += 128) {
         double y = 0;
         for (int p = first; p <= last; p++)
-            y += score[p] *
-                 (double)kv_load(a.kv.type,
-                                 a.kv.v + kv_row(a.kv, slot, p, kv_head) * kv_bytes(a.kv.type, a.c.dv), d);
+            y += score[p] * (double)a.v[kv_row(a.kv, slot, p, kv_head) * a.c.dv + d];
         y /= all;
         const double e = result_at(a, row, head, d) - y;
         error += e * e;
@@ -143,12 +146,12 @@ __global__ void look_kernel(const __grid_constant__ attention a) {
 static enum infer_status tables_make(const bench_run *b, attention *a, struct pool *pool) {
     const struct cuda_attention *c = &a->c;
     const int max_pages = (a->longest + KV_PAGE - 1) / KV_PAGE, none = 1 << 30; // none: a page far outside
-    int n_page = 0, at = 0;
+    int at = 0;
     size_t n = (size_t)c->n_row * 3 + (size_t)c->n_seq * (size_t)max_pages;
     int32_t *host = (int32_t *)mem_alloc(n * 4), *pos = host, *slot = host + c->n_row,
             *until = slot + c->n_row, *pages = until + c->n_row, *device = NULL;
     if (!host) return err_set(INFER_E_MEMORY, "the tables of a bench");
-    for (int s = 0; s < c->n_seq; s++) n_page += (c->depth + rows_of(c, s) + KV_PAGE - 1) / KV_PAGE;
+    for (int s = 0; s < c->n_seq; s++) a->n_page += (c->depth + rows_of(c, s) + KV_PAGE - 1) / KV_PAGE;
     for (int s = 0; s < c->n_seq; s++) {
         for (int i = 0; i < rows_of(c, s); i++, at++) {
             pos[at] = c->depth + i, slot[at] = s;
@@ -158,7 +161,7 @@ static enum infer_status tables_make(const bench_run *b, attention *a, struct po
         for (int i = 0; i < max_pages; i++) // the sequences' pages lie among each other, from the last one on
             pages[s * max_pages + i] = i < used ? 0 : none;
     }
-    for (int i = 0, next = n_page; i < max_pages; i++)
+    for (int i = 0, next = a->n_page; i < max_pages; i++)
         for (int s = 0; s < c->n_seq; s++)
             if (pages[s * max_pages + i] != none) pages[s * max_pages + i] = --next;
     enum infer_status st = take(pool, &device, n * 4);
@@ -175,13 +178,50 @@ static enum infer_status tables_make(const bench_run *b, attention *a, struct po
     a->kv.max_pages = a->j.max_pages = max_pages;
     for (int v = 0; v < 2; v++) {
         uint8_t **p = v ? &a->kv.v : &a->kv.k;
-        const size_t bytes = (size_t)n_page * KV_PAGE * (size_t)c->n_kv_head *
+        const size_t bytes = (size_t)a->n_page * KV_PAGE * (size_t)c->n_kv_head *
                              kv_row_bytes((enum kv_type)c->kv_type, v ? c->dv : c->dk);
         TRY(take(pool, p, bytes));
         CU(cudaMemsetAsync(*p, 0xff, bytes, b->stream)); // NaN in every type
     }
-    a->j.k = a->kv.k;
-    a->j.v = a->kv.v;
+    return INFER_OK;
+}
+// The pools that kernels of prompt rows read, and those of floats.
+static enum infer_status pools_make(const bench_run *b, attention *a, struct pool *pool) {
+    const struct cuda_attention *c = &a->c;
+    const size_t rows = (size_t)a->n_page * KV_PAGE * (size_t)c->n_kv_head;
+    kv_halves_job *h = &a->halves;
+    for (int v = 0; v < 2; v++) {
+        const size_t n = rows * (size_t)(v ? c->dv : c->dk);
+        uint8_t **half = v ? &h->v : &h->k;
+        TRY(take(pool, v ? &a->v : &a->k, n * 4));
+        *half = v ? a->kv.v : a->kv.k;
+        if (c->kv_type == KV_F16) continue;
+        TRY(take(pool, half, n * 2));
+        CU(cudaMemsetAsync(*half, 0xff, n * 2, b->stream));
+    }
+    h->kv = a->kv;
+    h->turn_k = c->dk & -c->dk & 63 ? c->dk & -c->dk : 64;
+    h->turn_v = c->dv & -c->dv & 63 ? c->dv & -c->dv : 64;
+    h->window = c->window;
+    h->n_slot = c->n_seq;
+    h->n_row = a->j.n_row;
+    h->pos = a->j.pos;
+    h->slot = a->j.slot;
+    h->n_block = 2 * b->sm_count;
+    a->j.type = KV_F16;
+    a->j.k = h->k;
+    a->j.v = h->v;
+    return INFER_OK;
+}
+// What the pools hold, as floats.
+static enum infer_status pools_read(const bench_run *b, const attention *a) {
+    const size_t page = (size_t)a->c.n_kv_head * KV_PAGE;
+    for (int i = 0; i < a->n_page; i++) {
+        float *k = a->k + (size_t)i * page * a->c.dk, *v = a->v + (size_t)i * page * a->c.dv;
+        CU(a->kv.type > KV_Q8_0
+               ? kv_low_page_run(a->kv, a->halves.turn_k, a->halves.turn_v, i, k, v, false, b->stream)
+               : kv_page_run(a->kv, i, k, v, false, b->stream));
+    }
     return INFER_OK;
 }
 static enum infer_status attention_make(const bench_run *b, attention *a, struct pool *pool) {
@@ -191,7 +231,7 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
     float sinks[64], *card_sinks = NULL;
     for (int s = 0; s < c->n_seq; s++)
         if (a->longest < c->depth + rows_of(c, s)) a->longest = c->depth + rows_of(c, s);
-    a->kv.type = a->j.type = (enum kv_type)c->kv_type;
+    a->kv.type = (enum kv_type)c->kv_type;
     a->kv.n_kv_head = a->j.n_kv_head = c->n_kv_head;
     a->kv.dk = a->j.dk = c->dk;
     a->kv.dv = a->j.dv = c->dv;
@@ -212,6 +252,7 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
     CU(cudaMemcpyAsync(card_sinks, sinks, sizeof sinks, cudaMemcpyHostToDevice, b->stream));
     a->t.step = on_card;
     a->j.n_row = &on_card->n_row;
+    TRY(pools_make(b, a, pool));
     a->j.sinks = c->sinks ? card_sinks : NULL;
     a->j.q = a->q;
     a->j.q_stride = (size_t)(c->n_head * c->dk);
@@ -226,10 +267,11 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
     CU(cudaMemsetAsync(a->out, 0xff, a->out_bytes, b->stream));
     CU(random_fill(a->q, heads * (size_t)c->dk, 1, b->stream));
     for (int s = 0; s < c->n_seq; s++) {
-        fill_kernel<<<dim3((unsigned)(c->depth + rows_of(c, s)), (unsigned)c->n_kv_head), 128, 0,
-                      b->stream>>>(a->kv, s);
+        fill_kernel<<<dim3((unsigned)(c->depth + rows_of(c, s)), (unsigned)c->n_kv_head), 64, 0, b->stream>>>(
+            a->kv, s);
         CU(cudaGetLastError());
     }
+    TRY(pools_read(b, a));
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
@@ -237,6 +279,12 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
 static cudaError_t attention_launch(const bench_run *b, const attention *a, bool pictures) {
     const struct cuda_attention *c = &a->c;
     const bool wide = c->dk > 128 || c->dv > 128, mma = c->kernel == CUDA_ATTEND_MMA;
+    if (!is_plain(c) && c->kv_type != KV_F16) {
+        kv_halves_job h = a->halves;
+        h.until = pictures ? a->j.until : NULL;
+        const cudaError_t e = kv_halves_launch(h, b->stream);
+        if (e != cudaSuccess) return e;
+    }
     if (!is_plain(c) && pictures)
         return wide ? flash_wide_both_launch(a->j, c->n_row, b->stream)
                     : prompt_attend_both_launch(a->j, c->n_row, mma, b->stream);
@@ -252,12 +300,13 @@ static cudaError_t attention_launch(const bench_run *b, const attention *a, bool
 }
 static void attention_name(char *name, size_t n, const struct cuda_attention *c) {
     static const char *const kernels[] = {"wgmma", "mma", "plain"};
-    static const char *const types[] = {", f32 cache", "", ", q8_0 cache"}; // enum kv_type
-    char more[40] = "";
-    if (c->window) snprintf(more, sizeof more, ", window %d", c->window);
+    char more[60] = "";
+    if (c->kv_type != KV_F16)
+        snprintf(more, sizeof more, ", %s cache", kv_type_name((enum kv_type)c->kv_type));
+    if (c->window) snprintf(more + strlen(more), sizeof more - strlen(more), ", window %d", c->window);
     if (c->picture) snprintf(more + strlen(more), sizeof more - strlen(more), ", pictures of %d", c->picture);
-    snprintf(name, n, "%d rows, %d heads of %d, %d of keys%s%s, %s", c->n_row, c->n_head, c->dk, c->n_kv_head,
-             types[c->kv_type], more, kernels[c->kernel]);
+    snprintf(name, n, "%d rows, %d heads of %d, %d of keys%s, %s", c->n_row, c->n_head, c->dk, c->n_kv_head,
+             more, kernels[c->kernel]);
 }
 __global__ void differ_kernel(const uint32_t *a, const uint32_t *b, size_t n, unsigned *wrong) {
     unsigned differ = 0;
@@ -345,12 +394,12 @@ static enum infer_status bench_attention(const bench_run *b, const struct cuda_a
 enum infer_status bench_attentions(const bench_run *b) {
     static const struct {
         int d, n, window, type, picture;
-    } all[] = {{64, 4096, 0, KV_F16},      {80, 4096, 0, KV_F16},     {96, 4096, 0, KV_F16},
-               {112, 4096, 0, KV_F16},     {128, 4096, 0, KV_F16},    {64, 8192, 0, KV_F16},
-               {128, 8192, 0, KV_F16},     {64, 16384, 0, KV_F16},    {128, 16384, 0, KV_F16},
-               {128, 16384, 1024, KV_F16}, {128, 4096, 0, KV_Q8_0},   {128, 4096, 0, KV_F32},
-               {256, 4096, 0, KV_F16},     {256, 4096, 1024, KV_F16}, {512, 4096, 0, KV_F16},
-               {256, 4096, 0, KV_F16, 256}};
+    } all[] = {{64, 4096, 0, KV_F16},      {80, 4096, 0, KV_F16},   {96, 4096, 0, KV_F16},
+               {112, 4096, 0, KV_F16},     {128, 4096, 0, KV_F16},  {64, 8192, 0, KV_F16},
+               {128, 8192, 0, KV_F16},     {64, 16384, 0, KV_F16},  {128, 16384, 0, KV_F16},
+               {128, 16384, 1024, KV_F16}, {128, 4096, 0, KV_Q8_0}, {128, 4096, 0, KV_F8},
+               {128, 4096, 0, KV_Q4_0},    {128, 4096, 0, KV_F32},  {256, 4096, 0, KV_F16},
+               {256, 4096, 1024, KV_F16},  {512, 4096, 0, KV_F16},  {256, 4096, 0, KV_F16, 256}};
     for (int kernel = CUDA_ATTEND_WGMMA; kernel <= CUDA_ATTEND_MMA; kernel++)
         for (const auto &s : all) {
             const struct cuda_attention c = {s.d, s.d,   32,       8,      s.n,

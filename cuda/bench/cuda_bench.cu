@@ -400,6 +400,9 @@ enum infer_status cuda_bench(enum cuda_bench_kind kind, int reps,
 enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst) {
     return on_card(1, [&](bench_run *b) { return attentions_check(b, all, n, worst); });
 }
+enum infer_status cuda_kv_rows_check(int kv_type, int dim) {
+    return on_card(1, [&](bench_run *b) { return kv_rows_check(b, kv_type, dim); });
+}
 enum infer_status cuda_encode_check(const struct cuda_encode *all, int n, double *worst) {
     return on_card(1, [&](bench_run *b) { return encodings_check(b, all, n, worst); });
 }

@@ -67,5 +67,6 @@ enum infer_status bench_attentions(const bench_run *b);
 // bench_encode.cu
 enum infer_status bench_encodings(const bench_run *b);
 enum infer_status encodings_check(const bench_run *b, const struct cuda_encode *all, int n, double *worst);
+enum infer_status kv_rows_check(const bench_run *b, int kv_type, int dim);
 enum infer_status attentions_check(const bench_run *b, const struct cuda_attention *all, int n,
                                    double *worst);

@@ -41,6 +41,10 @@ struct cuda_attention {
  * the case that is off by more than 2e-3, reads what nobody wrote or writes beyond its rows. */
 enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst);
 
+/* Codes rows of dim numbers of a type that is turned (enum kv_type) and decodes them, on the card and on the processor. errors:
+ * INFER_E_DEVICE naming the first byte or number that differs. */
+enum infer_status cuda_kv_rows_check(int kv_type, int dim);
+
 /* Attention without a store, of rows that all see each other; turned: q and k are rotated first. */
 struct cuda_encode {
     int dim, n_head, n_kv_head, n_row;

@@ -1,6 +1,7 @@
-// Rows of the KV cache in their three types.
+// Rows of the KV cache in their types. Of those that are turned (kv_turned.cuh) numbers are read as they lie there.
 #pragma once
 #include "cuda/common/dev.h"
+#include "cuda/common/kv_turned.cuh"
 #include "cuda/common/util.cuh"
 
 DEV size_t kv_row(const dev_kv &kv, int slot, int pos, int head) {
@@ -8,15 +9,19 @@ DEV size_t kv_row(const dev_kv &kv, int slot, int pos, int head) {
     return ((size_t)page * kv.n_kv_head + head) * KV_PAGE + pos % KV_PAGE;
 }
 DEV size_t kv_bytes(enum kv_type type, int d) {
-    return type == KV_F32 ? d * 4 : type == KV_F16 ? d * 2 : (d + 31) / 32 * QUANT_Q8_0_BYTES;
+    return type == KV_F32    ? d * 4
+           : type == KV_F16  ? d * 2
+           : type == KV_Q8_0 ? (d + 31) / 32 * QUANT_Q8_0_BYTES
+                             : kv_low_bytes(type, d);
 }
 DEV float kv_load(enum kv_type type, const uint8_t *row, int i) {
     if (type == KV_F32) return ((const float *)row)[i];
     if (type == KV_F16) return __half2float(((const __half *)row)[i]);
+    if (type > KV_Q8_0) return kv_low_load(type, row, i);
     const block_Q8_0 *b = (const block_Q8_0 *)row + (i >> 5);
     return half_bits(b->d) * (float)b->q[i & 31];
 }
-// Element lane of block b of 32 of a row of d, by a whole warp.
+// Element lane of block b of 32 of a row of d, by a whole warp; types up to Q8_0.
 DEV void kv_put32(enum kv_type type, uint8_t *row, int b, int d, float x) {
     const int lane = threadIdx.x & 31, i = b * 32 + lane;
     if (type == KV_Q8_0) {
@@ -28,6 +33,15 @@ DEV void kv_put32(enum kv_type type, uint8_t *row, int b, int d, float x) {
         ((__half *)row)[i] = __float2half(x);
     else if (i < d)
         ((float *)row)[i] = x;
+}
+// The row x[d], which is there for the whole warp. TURNED: of a type that is turned, as x is then, too.
+template <bool TURNED> DEV void kv_put_row(enum kv_type type, uint8_t *row, int d, float *x) {
+    const int lane = threadIdx.x & 31;
+    if constexpr (TURNED)
+        kv_low_put(type, row, d, kv_block(d), x);
+    else
+        for (int b = 0; b * 32 < d; b++)
+            kv_put32(type, row, b, d, b * 32 + lane < d ? x[b * 32 + lane] : 0.f);
 }
 // Two codes of a block as halves.
 DEV uint32_t kv_halves(uint32_t two, __half2 d) {
@@ -41,6 +55,7 @@ DEV uint32_t kv_halves(uint32_t two, __half2 d) {
 }
 // Elements 8 c .. of a row as halves.
 template <int T> DEV uint4 kv_chunk(const uint8_t *row, int c) {
+    if constexpr (T > KV_Q8_0) return kv_low_chunk<T>(row, c);
     if (T == KV_F16) return ((const uint4 *)row)[c];
     if (T == KV_F32) {
         const float4 a = ((const float4 *)row)[2 * c], b = ((const float4 *)row)[2 * c + 1];
@@ -52,7 +67,7 @@ template <int T> DEV uint4 kv_chunk(const uint8_t *row, int c) {
     const __half2 d = __half2half2(__ushort_as_half(block[0]));
     return make_uint4(kv_halves(q[0], d), kv_halves(q[1], d), kv_halves(q[2], d), kv_halves(q[3], d));
 }
-// elements 32 b .. of a row of d
+// elements 32 b .. of a row of d; types up to Q8_0
 DEV void kv_store32(enum kv_type type, uint8_t *row, int b, int d, const float *x) {
     int n = min(32, d - b * 32);
     if (type == KV_F32)

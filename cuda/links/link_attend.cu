@@ -3,6 +3,7 @@
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/prompt/prompt_both.h"
+#include "cuda/run/halves.h"
 
 static rows qkv_of(const cuda_backend *b, const struct op_list *l, const struct attend_ops &o) {
     const int buf = o.attend->q.buf;
@@ -102,6 +103,7 @@ const struct decode_code decode_attend = {true, true, has, make, hand_over, run,
 // ---- prompt
 struct prompt_attention {
     prompt_qkv_post_job put;
+    kv_halves_job halves; // of caches of another type
     prompt_attend_job attend;
     bool mma;  // by the kernels that every chip has
     bool both; // rows with step.until see up to there
@@ -116,15 +118,17 @@ static void make_prompt(prompt_program *p, cuda_backend *b, prompt_link *d) {
     attend_more_args(o, &e->put);
     e->put.put.stride = qkv.stride;
     const dev_kv kv = e->put.put.kv;
+    const bool apart = kv.type != KV_F16;
+    if (apart) e->halves = cuda_halves(b, o.attend);
     const prompt_tiles out = prompt_output(b, d, ACT_ATTENDED);
     e->mma = link_route(&p->route, LINK_ATTEND, ROW_PROMPT, attend_head(s->head_dim_k, s->head_dim_v))->mma;
     e->both = o.attend->both;
     prompt_attend_job *a = &e->attend;
     a->q = qkv.p + o.attend->q.col;
     a->q_stride = qkv.stride;
-    a->type = kv.type;
-    a->k = kv.k;
-    a->v = kv.v;
+    a->type = KV_F16;
+    a->k = apart ? e->halves.k : kv.k;
+    a->v = apart ? e->halves.v : kv.v;
     a->pages = kv.pages;
     a->max_pages = kv.max_pages;
     a->n_head = o.attend->n_head;
@@ -148,10 +152,16 @@ static enum infer_status run_prompt(const cuda_backend *b, const prompt_program 
     const bool wide = e->attend.dk > 128 || e->attend.dv > 128;
     CU(prompt_qkv_post_wanted(e->put) ? prompt_qkv_post_launch(e->put, n, s)
                                       : prompt_put_launch(e->put.put, n, s));
-    if (e->both && b->until) {
+    const int32_t *until = e->both ? b->until : NULL;
+    if (e->halves.k) {
+        kv_halves_job h = e->halves;
+        h.until = until;
+        CU(kv_halves_launch(h, s));
+    }
+    if (until) {
         prompt_attend_both j;
         (prompt_attend_job &)j = e->attend;
-        j.until = b->until;
+        j.until = until;
         CU(wide ? flash_wide_both_launch(j, n, s) : prompt_attend_both_launch(j, n, e->mma, s));
         return INFER_OK;
     }

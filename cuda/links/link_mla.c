@@ -34,8 +34,10 @@ static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool
     return link_mla_ops(c->list, k).values->w->n % 32 ? 0 : link_gives_result(c, k, normed);
 }
 static int kernels(const struct link_case *c, const struct cuda_link *k) {
-    (void)c, (void)k;
-    return 4; /* queries and the key, attention, the sum of its parts, values */
+    const struct kv_store *s = &c->store[link_mla_ops(c->list, k).attend->store];
+    return 4 +
+           2 * kv_turned(
+                   s->k_type); /* queries and the key, attention, the sum of its parts, values; two that turn rows */
 }
 
 const struct link_type link_mla = {

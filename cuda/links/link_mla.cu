@@ -38,7 +38,7 @@ static enum infer_status run(const decode_step &s, const decode_link *d, bool ov
     mla_heads_job v = e->values;
     v.give.xo_pitch = decode_output_pitch(d, s.rows);
     CU(mla_heads_launch(e->attend.t, e->front, s.rows, overlap, s.stream));
-    CU(mla_decode_launch(e->attend, s.rows, overlap, s.stream));
+    CU(mla_decode_run(e->attend, s.rows, overlap, s.stream));
     CU(mla_heads_launch(e->attend.t, v, s.rows, overlap, s.stream));
     return INFER_OK;
 }

@@ -141,6 +141,10 @@ __global__ void __launch_bounds__(LATENT_KEYS)
         qs[i] = __ldcg(q.p + r * q.stride + (size_t)h * kv.dk + i) * scale;
     for (int d = tid; d < dv; d += LATENT_KEYS) acc[d] = 0;
     float m = o.sinks ? o.sinks[h] : -INFINITY, l = o.sinks ? 1.f : 0.f;
+    if constexpr (T > KV_Q8_0) {
+        __syncthreads();
+        kv_turn_runs(qs, kv.dk, kv_block(kv.dk | dv), w, LATENT_WARPS);
+    } // (a barrier follows before it is read)
     const size_t bytes = kv_bytes((enum kv_type)T, kv.dk);
     for (int p0 = begin; p0 <= pos; p0 += LATENT_KEYS) {
         const int n = min((int)LATENT_KEYS, pos - p0 + 1);
@@ -171,13 +175,17 @@ __global__ void __launch_bounds__(LATENT_KEYS)
         }
         __syncthreads();
     }
+    if constexpr (T > KV_Q8_0) {
+        kv_turn_runs(acc, dv, kv_block(kv.dk | dv), w, LATENT_WARPS);
+        __syncthreads();
+    }
     for (int d = tid; d < dv; d += LATENT_KEYS) out.p[r * out.stride + (size_t)h * dv + d] = acc[d] / l;
 }
 cudaError_t op_attend_mla_run(dev_tables t, dev_kv kv, int dv, rows q, rows out, attend_rule a, int n,
                               op_queue s) {
-    auto kernel = kv.type == KV_F32   ? attend_mla_kernel<KV_F32>
-                  : kv.type == KV_F16 ? attend_mla_kernel<KV_F16>
-                                      : attend_mla_kernel<KV_Q8_0>;
-    return launch_overlapped(kernel, dim3(a.n_head, n), LATENT_KEYS, (size_t)(kv.dk + dv) * 4, s.overlap,
-                             s.stream, t, kv, dv, q, out, a);
+    static void (*const kernels[])(dev_tables, dev_kv, int, rows, rows, attend_rule) = {
+        attend_mla_kernel<KV_F32>, attend_mla_kernel<KV_F16>,  attend_mla_kernel<KV_Q8_0>,
+        attend_mla_kernel<KV_F8>,  attend_mla_kernel<KV_Q5_0>, attend_mla_kernel<KV_Q4_0>};
+    return launch_overlapped(kernels[kv.type], dim3(a.n_head, n), LATENT_KEYS, (size_t)(kv.dk + dv) * 4,
+                             s.overlap, s.stream, t, kv, dv, q, out, a);
 }

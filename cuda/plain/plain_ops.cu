@@ -271,7 +271,7 @@ cudaError_t op_heads_run(dev_tables t, heads_job j, int n, op_queue s) {
 }
 
 // ---- attend: a block a (row, head); running softmax over 128 keys at a time, dims up to 512. Scores: a thread a key;
-// outputs: a warp every fourth key, added in the warps' order
+// outputs: a warp every fourth key, added in the warps' order. Of types that are turned, so are the query and then the sums.
 enum { ATTEND_KEYS = 128, ATTEND_WARPS = ATTEND_KEYS / 32, ATTEND_DIM = 512 };
 // Elements 8 c .. of a row of a multiple of 8.
 template <int T> DEV void kv_eight(float (&v)[8], const uint8_t *row, int c) {
@@ -283,7 +283,9 @@ template <int T> DEV void kv_eight(float (&v)[8], const uint8_t *row, int c) {
         const uint32_t two[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) *(float2 *)(v + 2 * i) = half2_bits(two[i]);
-    } else
+    } else if constexpr (T > KV_Q8_0)
+        kv_low_eight<T>(v, row, c);
+    else
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = kv_load((enum kv_type)T, row, c * 8 + i);
 }
@@ -301,6 +303,21 @@ template <int T> DEV float key_score(const float *q, const uint8_t *row, int dk)
         }
     for (; i < dk; i++) s = fmaf(q[i], kv_load((enum kv_type)T, row, i), s);
     return s;
+}
+// The warps' sums over l.
+template <int T> DEV void give_sums(float *out, float (&acc)[ATTEND_WARPS][ATTEND_DIM], int dv, float l) {
+    float *to = T > KV_Q8_0 ? acc[0] : out;
+    for (int d = threadIdx.x; d < dv; d += ATTEND_KEYS) {
+        float s = 0;
+        for (int i = 0; i < ATTEND_WARPS; i++) s += acc[i][d];
+        to[d] = s / l;
+    }
+    if constexpr (T > KV_Q8_0) {
+        __syncthreads();
+        kv_turn_runs(to, dv, kv_block(dv), threadIdx.x >> 5, ATTEND_WARPS);
+        __syncthreads();
+        for (int d = threadIdx.x; d < dv; d += ATTEND_KEYS) out[d] = to[d];
+    }
 }
 template <int T, bool BOTH> // BOTH: until is there
 __global__ void __launch_bounds__(ATTEND_KEYS)
@@ -323,6 +340,10 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
     for (int d = tid & 31; d < kv.dv; d += 32) acc[w][d] = 0;
     float m = o.sinks ? o.sinks[h] : -INFINITY, l = o.sinks ? 1.f : 0.f;
     __syncthreads();
+    if constexpr (T > KV_Q8_0) {
+        kv_turn_runs(qs, kv.dk, kv_block(kv.dk), w, ATTEND_WARPS);
+        __syncthreads();
+    }
     const size_t bk = kv_bytes((enum kv_type)T, kv.dk), bv = kv_bytes((enum kv_type)T, kv.dv);
     for (int p0 = begin; p0 <= last; p0 += ATTEND_KEYS) {
         const int p = p0 + tid, n = min((int)ATTEND_KEYS, last - p0 + 1);
@@ -352,19 +373,15 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         }
         __syncthreads();
     }
-    for (int d = tid; d < kv.dv; d += ATTEND_KEYS) {
-        float s = 0;
-        for (int i = 0; i < ATTEND_WARPS; i++) s += acc[i][d];
-        out.p[r * out.stride + (size_t)h * kv.dv + d] = s / l;
-    }
+    give_sums<T>(out.p + r * out.stride + (size_t)h * kv.dv, acc, kv.dv, l);
 }
 template <bool BOTH>
 static cudaError_t attend(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, const int32_t *until,
                           int n, op_queue s) {
-    auto kernel = kv.type == KV_F32   ? attend_kernel<KV_F32, BOTH>
-                  : kv.type == KV_F16 ? attend_kernel<KV_F16, BOTH>
-                                      : attend_kernel<KV_Q8_0, BOTH>;
-    return op_launch(kernel, dim3(a.n_head, n), ATTEND_KEYS, s, t, kv, q, out, a, until);
+    static void (*const kernels[])(dev_tables, dev_kv, rows, rows, attend_rule, const int32_t *) = {
+        attend_kernel<KV_F32, BOTH>, attend_kernel<KV_F16, BOTH>,  attend_kernel<KV_Q8_0, BOTH>,
+        attend_kernel<KV_F8, BOTH>,  attend_kernel<KV_Q5_0, BOTH>, attend_kernel<KV_Q4_0, BOTH>};
+    return op_launch(kernels[kv.type], dim3(a.n_head, n), ATTEND_KEYS, s, t, kv, q, out, a, until);
 }
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, int n, op_queue s) {
     return attend<false>(t, kv, q, out, a, NULL, n, s);

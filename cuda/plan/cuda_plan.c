@@ -3,6 +3,7 @@
 #include "cuda/plan/streamk.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
+#include "cuda/plan/kv_halves_plan.h"
 #include "cuda/plan/mla_plan.h"
 #include "cuda/plan/moe_grouped_plan.h"
 #include "cuda/plan/rank_plan.h"
@@ -397,6 +398,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl);
     place_room(p, pl, c->n_slot);
+    p->kv_k[c->n_store] = take(p, kv_halves_plan_of(c).bytes);
     place_other_kernels(p, c);
     place_adapters(p);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */

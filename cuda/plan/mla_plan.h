@@ -9,7 +9,8 @@ extern "C" {
 enum {
     LATENT_K = 576, /* numbers of a key, */
     LATENT_V = 512, /* of which so many are the value */
-    LATENT_SPLIT = 128
+    LATENT_SPLIT = 128,
+    LATENT_TURN = 64 /* numbers that are turned together where the cache has few bits (kv_turn_of) */
 };
 /* Whether the kernels take these, in blocks with so much shared memory. */
 bool mla_has(const struct kv_store *s, const struct op_attend *o, size_t shared_bytes);

@@ -9,7 +9,7 @@ template <int D> struct flash_size {
                          smem = 4 * tensor + query;
 };
 
-template <int D, int T, class J>
+template <int D, class J>
 __global__ void __launch_bounds__(128) flash_mma_kernel(const __grid_constant__ J j) {
     constexpr int TENSOR = flash_size<D>::tensor, BLOCK = FLASH_KEYS * 128;
     extern __shared__ __align__(1024) uint8_t flash_smem[];
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(128) flash_mma_kernel(const __grid_constant__ 
         auto load = [&](int tile) {
             uint32_t at = ring + (tile & 1) * (2 * TENSOR);
             if (tile < walk.tile_end) {
-                attend_load<D, FLASH_KEYS, T>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
-                attend_load<D, FLASH_KEYS, T>(at + TENSOR, j.v, j, table, kv_head, tile, walk.end, j.dv);
+                attend_load<D, FLASH_KEYS>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
+                attend_load<D, FLASH_KEYS>(at + TENSOR, j.v, j, table, kv_head, tile, walk.end, j.dv);
             }
             cp_commit();
         };

@@ -60,8 +60,8 @@ template <int KEYS, class J> DEV int attend_runs(const J &j, int t0, int n, atte
 
 // Loads KEYS keys of one tensor into [D / 64][KEYS][128 bytes], swizzled, with 128 threads; dims beyond dim and keys
 // from end on are zero. A thread keeps its chunk of 8 dims and goes down the rows, eight at least a time, so the
-// swizzle stays the same. Halves are copied, other caches become halves on the way.
-template <int D, int KEYS, int T>
+// swizzle stays the same.
+template <int D, int KEYS>
 DEV void attend_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job &j, const int32_t *table,
                      int head, int tile, int end, int dim) {
     constexpr int CHUNKS = D / 8, ROWS = 128 / CHUNKS;
@@ -72,34 +72,14 @@ DEV void attend_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job 
     for (int p = 0; p < KEYS / 64; p++) {
         int index = tile * (KEYS / 64) + p, page = index * 64 < end ? __ldg(table + index) : 0,
             key = index * 64 + r;
-        const int row = (int)kv_bytes((enum kv_type)T, dim);
+        const int row = (int)kv_bytes(KV_F16, dim);
         const uint8_t *src = pool + (((size_t)page * j.n_kv_head + head) * 64 + r) * row;
-        if constexpr (T == KV_F16) {
-            src += bytes ? c * 16 : 0;
+        src += bytes ? c * 16 : 0;
 #pragma unroll
-            for (int i = 0; i < 64; i += ROWS) {
-                cp_async16(at, src, key + i < end ? bytes : 0);
-                at += ROWS * 128;
-                src += ROWS * row;
-            }
-        } else {
-            constexpr int AHEAD = 2; // rows that are asked for at once
-#pragma unroll 1
-            for (int i = 0; i < 64; i += ROWS * AHEAD) {
-                uint4 v[AHEAD];
-#pragma unroll
-                for (int k = 0; k < AHEAD; k++) {
-                    const bool in = bytes && key + i + k * ROWS < end;
-                    v[k] = in ? kv_chunk<T>(src + k * ROWS * row, c) : make_uint4(0, 0, 0, 0);
-                }
-#pragma unroll
-                for (int k = 0; k < AHEAD; k++)
-                    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at + k * ROWS * 128),
-                                 "r"(v[k].x), "r"(v[k].y), "r"(v[k].z), "r"(v[k].w)
-                                 : "memory");
-                at += AHEAD * ROWS * 128;
-                src += AHEAD * ROWS * row;
-            }
+        for (int i = 0; i < 64; i += ROWS) {
+            cp_async16(at, src, key + i < end ? bytes : 0);
+            at += ROWS * 128;
+            src += ROWS * row;
         }
     }
 }

@@ -11,7 +11,7 @@
 
 enum { ATTEND_KEYS = 128, ATTEND_STAGES = 2 };
 
-template <int D, int T, class J>
+template <int D, class J>
 __global__ void __launch_bounds__(384, 1) flash_wgmma_kernel(const __grid_constant__ J j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int BLOCK = ATTEND_KEYS * 128, TENSOR = D / 64 * BLOCK, STAGE = 2 * TENSOR, QUERY = D * 64 * 2;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(384, 1) flash_wgmma_kernel(const __grid_consta
             for (int tile = walk.tile; tile < walk.tile_end; tile++) {
                 uint32_t at = ring + stage * STAGE;
                 barrier_wait(empty_k + stage * 8, phase ^ 1);
-                attend_load<D, ATTEND_KEYS, T>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
+                attend_load<D, ATTEND_KEYS>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
                 cp_commit();
                 if (last) { // the V tile before this K tile
                     cp_wait<1>();
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(384, 1) flash_wgmma_kernel(const __grid_consta
                     barrier_arrive(last);
                 }
                 barrier_wait(empty_v + stage * 8, phase ^ 1);
-                attend_load<D, ATTEND_KEYS, T>(at + TENSOR, j.v, j, table, kv_head, tile, walk.end, j.dv);
+                attend_load<D, ATTEND_KEYS>(at + TENSOR, j.v, j, table, kv_head, tile, walk.end, j.dv);
                 cp_commit();
                 cp_wait<1>();
                 barrier_fence();

@@ -22,10 +22,10 @@ DEV void wide_ss(float (&d)[32], uint32_t a, uint32_t b) {
 }
 // A page's keys or values into [D / 64][64][128 bytes], swizzled, with 128 threads, 128 dims at a time; dims beyond dim and keys
 // from end on are zero.
-template <int D, int T>
+template <int D>
 DEV void wide_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job &j, const int32_t *table,
                    int head, int tile, int end, int dim) {
-    const int c = threadIdx.x % 16, r = threadIdx.x / 16, row = (int)kv_bytes((enum kv_type)T, dim),
+    const int c = threadIdx.x % 16, r = threadIdx.x / 16, row = (int)kv_bytes(KV_F16, dim),
               key = tile * WIDE_KEYS + r, page = tile * WIDE_KEYS < end ? __ldg(table + tile) : 0;
     const uint8_t *src = pool + (((size_t)page * j.n_kv_head + head) * KV_PAGE + r) * row;
 #pragma unroll 1
@@ -33,21 +33,10 @@ DEV void wide_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job &j
         const int chunk = s * 16 + c;
         const bool in = chunk * 8 < dim;
         const uint32_t at = dst + (chunk >> 3) * (WIDE_KEYS * 128) + r * 128 + (((chunk & 7) ^ (r & 7)) << 4);
-        if constexpr (T == KV_F16) {
-            const uint8_t *from = src + (in ? chunk * 16 : 0);
+        const uint8_t *from = src + (in ? chunk * 16 : 0);
 #pragma unroll
-            for (int i = 0; i < WIDE_KEYS; i += 8)
-                cp_async16(at + i * 128, from + (size_t)i * row, in && key + i < end ? 16 : 0);
-        } else {
-#pragma unroll 2
-            for (int i = 0; i < WIDE_KEYS; i += 8) {
-                const uint4 v =
-                    in && key + i < end ? kv_chunk<T>(src + (size_t)i * row, chunk) : make_uint4(0, 0, 0, 0);
-                asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at + i * 128), "r"(v.x), "r"(v.y),
-                             "r"(v.z), "r"(v.w)
-                             : "memory");
-            }
-        }
+        for (int i = 0; i < WIDE_KEYS; i += 8)
+            cp_async16(at + i * 128, from + (size_t)i * row, in && key + i < end ? 16 : 0);
     }
 }
 // Columns col0 .. of the head to the activation tiles.
@@ -85,7 +74,7 @@ template <int D> struct wide_ring {
     }
 };
 // The warpgroup that copies.
-template <int D, int T>
+template <int D>
 DEV void wide_copy(const prompt_attend_job &j, const wide_ring<D> &r, const attend_run *run, int n_run,
                    int kv_head) {
     uint32_t last = 0, phase = 0; // last: barrier of the copies that may still be under way
@@ -96,7 +85,7 @@ DEV void wide_copy(const prompt_attend_job &j, const wide_ring<D> &r, const atte
         for (int tile = walk.tile; tile < walk.tile_end; tile++) {
             const uint32_t at = r.tile(stage);
             barrier_wait(r.empty(false, stage), phase ^ 1);
-            wide_load<D, T>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
+            wide_load<D>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
             cp_commit();
             if (last) { // the V tile before this K tile
                 cp_wait<1>();
@@ -104,7 +93,7 @@ DEV void wide_copy(const prompt_attend_job &j, const wide_ring<D> &r, const atte
                 barrier_arrive(last);
             }
             barrier_wait(r.empty(true, stage), phase ^ 1);
-            wide_load<D, T>(at + r.tensor, j.v, j, table, kv_head, tile, walk.end, j.dv);
+            wide_load<D>(at + r.tensor, j.v, j, table, kv_head, tile, walk.end, j.dv);
             cp_commit();
             cp_wait<1>();
             barrier_fence();
@@ -163,7 +152,7 @@ DEV void wide_rows(const prompt_attend_job &j, const wide_ring<D> &r, const atte
 }
 #endif
 
-template <int D, int T, class J>
+template <int D, class J>
 __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ J j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using size = wide_size<D>;
@@ -182,7 +171,7 @@ __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constan
     const int group = threadIdx.x >> 7;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        wide_copy<D, T>(j, ring, run, n_run, kv_head);
+        wide_copy<D>(j, ring, run, n_run, kv_head);
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
@@ -202,25 +191,19 @@ __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constan
 #endif
 }
 
-template <int D, int T, class J> static cudaError_t flash(const J &j, int n, cudaStream_t s) {
+template <int D, class J> static cudaError_t flash(const J &j, int n, cudaStream_t s) {
     using size = wide_size<D>;
-    cudaError_t e = cudaFuncSetAttribute(flash_wide_kernel<D, T, J>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, size::smem);
+    cudaError_t e = cudaFuncSetAttribute(flash_wide_kernel<D, J>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         size::smem);
     if (e != cudaSuccess) return e;
-    flash_wide_kernel<D, T, J><<<dim3(j.n_head, (n + size::rows - 1) / size::rows), 384, size::smem, s>>>(j);
+    flash_wide_kernel<D, J><<<dim3(j.n_head, (n + size::rows - 1) / size::rows), 384, size::smem, s>>>(j);
     return cudaGetLastError();
 }
-template <int T, class J> static cudaError_t launch(const J &j, int n, cudaStream_t s) {
-    return j.dk <= 256 && j.dv <= 256 ? flash<256, T>(j, n, s) : flash<512, T>(j, n, s);
+template <class J> static cudaError_t launch(const J &j, int n, cudaStream_t s) {
+    if (j.type != KV_F16) return cudaErrorInvalidValue;
+    return j.dk <= 256 && j.dv <= 256 ? flash<256>(j, n, s) : flash<512>(j, n, s);
 }
-template <class J> static cudaError_t launch_any(const J &j, int n, cudaStream_t s) {
-    return j.type == KV_F16    ? launch<KV_F16>(j, n, s)
-           : j.type == KV_Q8_0 ? launch<KV_Q8_0>(j, n, s)
-                               : launch<KV_F32>(j, n, s);
-}
-cudaError_t flash_wide_launch(const prompt_attend_job &j, int n, cudaStream_t s) {
-    return launch_any(j, n, s);
-}
+cudaError_t flash_wide_launch(const prompt_attend_job &j, int n, cudaStream_t s) { return launch(j, n, s); }
 cudaError_t flash_wide_both_launch(const prompt_attend_both &j, int n, cudaStream_t s) {
-    return launch_any(j, n, s);
+    return launch(j, n, s);
 }

@@ -5,7 +5,8 @@
 
 enum { MORE_HEAD = 512, MORE_WARPS = 8 };
 
-// A warp a head of q, k or v, which lies in shared memory on its way.
+// A warp a head of q, k or v, which lies in shared memory on its way. TURNED: the cache is of a type that is.
+template <bool TURNED>
 __global__ void __launch_bounds__(MORE_WARPS * 32)
     prompt_qkv_post_kernel(const __grid_constant__ prompt_qkv_post_job m) {
     __shared__ float heads[MORE_WARPS][MORE_HEAD];
@@ -47,14 +48,16 @@ __global__ void __launch_bounds__(MORE_WARPS * 32)
         else {
             const size_t bytes = kv_bytes(j.kv.type, dim);
             uint8_t *to = (is_v ? j.kv.v : j.kv.k) + kv_row(j.kv, slot, pos, h) * bytes;
-            for (int b = 0; b * 32 < dim; b++)
-                kv_put32(j.kv.type, to, b, dim, b * 32 + lane < dim ? x[b * 32 + lane] : 0.f);
+            kv_put_row<TURNED>(j.kv.type, to, dim, x);
         }
         __syncwarp();
     }
 }
 cudaError_t prompt_qkv_post_launch(const prompt_qkv_post_job &j, int n, cudaStream_t s) {
-    prompt_qkv_post_kernel<<<n, MORE_WARPS * 32, 0, s>>>(j);
+    if (kv_turned(j.put.kv.type))
+        prompt_qkv_post_kernel<true><<<n, MORE_WARPS * 32, 0, s>>>(j);
+    else
+        prompt_qkv_post_kernel<false><<<n, MORE_WARPS * 32, 0, s>>>(j);
     return cudaGetLastError();
 }
 

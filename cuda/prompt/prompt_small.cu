@@ -48,8 +48,27 @@ cudaError_t prompt_rows_launch(const uint8_t *tiles, int k_tiles, int order, con
     return cudaGetLastError();
 }
 
+// The values of a row, of all heads: a thread a number, a warp a block of 32 or, TURNED (of a type that is turned), a head.
+template <bool TURNED> DEV void put_values(const prompt_put_job &j, float *x, int slot, int pos) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dv = j.kv.dv, blocks = (dv + 31) / 32;
+    if constexpr (TURNED) {
+        for (int h = warp; h < j.kv.n_kv_head; h += 8)
+            kv_put_row<true>(j.kv.type, j.kv.v + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, dv), dv,
+                             x + h * dv);
+    } else if (j.kv.type == KV_F16) {
+        for (int i = threadIdx.x; i < j.kv.n_kv_head * dv; i += 256) {
+            int h = i / dv, d = i % dv;
+            ((__half *)j.kv.v)[kv_row(j.kv, slot, pos, h) * dv + d] = __float2half_rn(x[i]);
+        }
+    } else
+        for (int i = warp; i < j.kv.n_kv_head * blocks; i += 8) {
+            int h = i / blocks, b = i % blocks, d = b * 32 + lane;
+            uint8_t *v = j.kv.v + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, dv);
+            kv_put32(j.kv.type, v, b, dv, d < dv ? x[h * dv + d] : 0.f);
+        }
+}
 // A warp a head; a lane holds pairs of dims that rotate together, then dims that do not rotate.
-__global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
+template <bool TURNED> __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
     int t = blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dk = j.kv.dk, half = j.n_rot / 2;
     if (t >= j.t.step->n_row) return;
     float *row = j.qkv + (size_t)t * j.stride;
@@ -89,24 +108,14 @@ __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
         }
         if (!key || halves) continue;
         __syncwarp();
-        for (int b = 0; b * 32 < dk; b++)
-            kv_put32(j.kv.type, k, b, dk, b * 32 + lane < dk ? p[b * 32 + lane] : 0.f);
+        kv_put_row<TURNED>(j.kv.type, k, dk, p);
     }
-    if (j.kv.type == KV_F16) {
-        for (int i = threadIdx.x; i < j.kv.n_kv_head * j.kv.dv; i += 256) {
-            int h = i / j.kv.dv, d = i % j.kv.dv;
-            ((__half *)j.kv.v)[kv_row(j.kv, slot, pos, h) * j.kv.dv + d] = __float2half_rn(row[j.v_col + i]);
-        }
-        return;
-    }
-    const int blocks = (j.kv.dv + 31) / 32;
-    for (int i = warp; i < j.kv.n_kv_head * blocks; i += 8) {
-        int h = i / blocks, b = i % blocks, d = b * 32 + lane;
-        uint8_t *v = j.kv.v + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, j.kv.dv);
-        kv_put32(j.kv.type, v, b, j.kv.dv, d < j.kv.dv ? row[j.v_col + h * j.kv.dv + d] : 0.f);
-    }
+    put_values<TURNED>(j, row + j.v_col, slot, pos);
 }
 cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s) {
-    prompt_put_kernel<<<n, 256, 0, s>>>(j);
+    if (kv_turned(j.kv.type))
+        prompt_put_kernel<true><<<n, 256, 0, s>>>(j);
+    else
+        prompt_put_kernel<false><<<n, 256, 0, s>>>(j);
     return cudaGetLastError();
 }

@@ -1,6 +1,7 @@
 // The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain/, decode/ and prompt/.
 #include <stdio.h>
 #include <stdlib.h>
+#include "cuda/plain/kv_low_ops.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/host_rows.h"
@@ -494,7 +495,10 @@ static enum infer_status move_page(cuda_backend *b, int store, int page, float *
         CU(cudaMemcpy(dk, k, nk, kind));
         CU(cudaMemcpy(dv, v, nv, kind));
     }
-    CU(kv_page_run(cuda_store(b, store), page, (float *)dk, (float *)dv, write, b->stream));
+    const dev_kv kv = cuda_store(b, store);
+    CU(kv_turned(kv.type) ? kv_low_page_run(kv, kv_turn_of(s, false), kv_turn_of(s, true), page, (float *)dk,
+                                            (float *)dv, write, b->stream)
+                          : kv_page_run(kv, page, (float *)dk, (float *)dv, write, b->stream));
     CU(cudaStreamSynchronize(b->stream));
     if (!write) {
         CU(cudaMemcpy(k, dk, nk, kind));

@@ -1,5 +1,7 @@
 // Attention by a latent, from operations to jobs: what prompt and decode rows share.
 #include "cuda/run/decode_mla.h"
+#include "cuda/plain/kv_low_ops.h"
+#include "cuda/run/halves.h"
 #include "seam/op_list.h"
 
 bool mla_make(const cuda_backend *b, const struct op_list *l, const struct op_attend *o, mla_job *j) {
@@ -23,6 +25,26 @@ bool mla_make(const cuda_backend *b, const struct op_list *l, const struct op_at
     j->weight = (float2 *)(b->work + b->plan.part);
     j->part = (float *)(j->weight + (size_t)l->max_rows * (size_t)j->max_split * (size_t)o->n_head);
     return true;
+}
+cudaError_t mla_decode_run(const mla_job &j, int n, bool overlap, cudaStream_t s) {
+    const rows q = {(float *)j.q, j.q_row, j.n_head * LATENT_K},
+               out = {j.out, j.out_row, j.n_head * LATENT_V};
+    const bool turned = kv_turned(j.kv.type);
+    cudaError_t e = turned ? kv_turn_rows_run(j.t, q, LATENT_TURN, n, overlap, s) : cudaSuccess;
+    if (e == cudaSuccess) e = mla_decode_launch(j, n, overlap, s);
+    if (e == cudaSuccess && turned) e = kv_turn_rows_run(j.t, out, LATENT_TURN, n, overlap, s);
+    return e;
+}
+cudaError_t mla_prompt_run(const cuda_backend *b, const struct op_attend *o, mla_job j, int n,
+                           cudaStream_t s) {
+    if (j.kv.type != KV_F16) {
+        const kv_halves_job h = cuda_halves(b, o);
+        const cudaError_t e = kv_halves_launch(h, s);
+        if (e != cudaSuccess) return e;
+        j.kv.k = h.k;
+        j.kv.type = KV_F16;
+    }
+    return mla_prompt_launch(j, n, s);
 }
 stack_job mla_stack(const cuda_backend *b, const struct op_list *l, const struct op_heads *o) {
     const int id = o->w->id;

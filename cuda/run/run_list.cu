@@ -5,6 +5,7 @@
 #include "cuda/plain/recur.h"
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
+#include "cuda/plain/kv_low_ops.h"
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/plain/mla.h"
 #include "cuda/plain/columns.h"
@@ -91,6 +92,15 @@ static enum infer_status run_state(cuda_backend *b, const struct op_list *l, con
     return o->kind == OP_DELTA ? run_delta(b, l, &o->delta, n, s) : run_ssm(b, l, &o->ssm, n, s);
 }
 
+static enum infer_status run_kv_put(cuda_backend *b, const struct op_list *l, const struct op_kv_put *o,
+                                    int n, op_queue s) {
+    const struct kv_store *st = &b->c.store[o->store];
+    const dev_kv kv = cuda_store(b, o->store);
+    const rows k = cuda_rows(b, l, o->k), v = o->v.buf < 0 ? rows{} : cuda_rows(b, l, o->v);
+    CU(kv_turned(kv.type) ? kv_low_put_run(b->t, kv, kv_turn_of(st, false), kv_turn_of(st, true), k, v, n, s)
+                          : op_kv_put_run(b->t, kv, k, v, n, s));
+    return INFER_OK;
+}
 static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, const struct op_attend *o,
                                     int n, op_queue s) {
     const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
@@ -118,10 +128,8 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
                        "cuda: no kernel for rows of a picture that see each other where keys hold the "
                        "values; the device 'cpu' has one");
     if (mla_make(b, l, o, &j)) {
-        if (l->cls == ROW_DECODE)
-            CU(mla_decode_launch(j, n, s.overlap, s.stream));
-        else
-            CU(mla_prompt_launch(j, n, s.stream));
+        CU(l->cls == ROW_DECODE ? mla_decode_run(j, n, s.overlap, s.stream)
+                                : mla_prompt_run(b, o, j, n, s.stream));
         return INFER_OK;
     }
     const attend_rule rule = {o->n_head,    o->window,   o->scale,       o->softcap,
@@ -254,8 +262,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
                        o->rope.rope->kind == ROPE_NEOX, cuda_rope_table(b, o->rope.rope), n, s));
         break;
     case OP_KV_PUT:
-        CU(op_kv_put_run(b->t, cuda_store(b, o->kv_put.store), at(o->kv_put.k), at(o->kv_put.v), n, s));
-        break;
+        return run_kv_put(b, l, &o->kv_put, n, s);
     case OP_ATTEND:
         return run_attend(b, l, &o->attend, n, s);
     case OP_GLU:
@@ -338,6 +345,7 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, int
     j->neox = q->rope.rope->kind == ROPE_NEOX;
     j->table = cuda_rope_table(b, q->rope.rope);
     j->kv = cuda_store(b, put->kv_put.store);
+    if (kv_turned(j->kv.type)) return 0;
     return j->kv.n_kv_head == j->n_kv_head && j->kv.dk == j->head_dim ? 3 : 0;
 }
 // *n_done: ops done, 0: none.

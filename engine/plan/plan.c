@@ -155,23 +155,14 @@ static enum infer_status encoder_of(struct plan_settings *s, const struct model 
     return INFER_OK;
 }
 
-/* A card has kernels for three types, and one of them for all layers. */
-static enum infer_status kv_type_of_card(const struct plan_settings *s, const struct model *m,
-                                         const struct plan_options *o) {
+/* A card has kernels for one type in all layers. */
+static enum infer_status kv_type_of_card(const struct plan_settings *s, const struct plan_options *o) {
     if (strcmp(o->place.device->name, "cuda") != 0) return INFER_OK;
-    for (int i = 0; s->kv && i < m->n_store; i++)
-        if (s->kv[i].k >= KV_F8 || s->kv[i].v >= KV_F8)
-            return err_set(INFER_E_UNSUPPORTED,
-                           ".kv_type %.40s: %s is of the CPU alone; a card keeps f32, f16 or q8_0",
-                           o->kv_type, kv_type_name(s->kv[i].k >= KV_F8 ? s->kv[i].k : s->kv[i].v));
     if (s->kv)
         return err_set(INFER_E_UNSUPPORTED,
                        ".kv_type %.40s: types that differ between layers, or between keys and values, are of "
-                       "the CPU alone; a card keeps all in f32, f16 or q8_0",
+                       "the CPU alone; a card keeps all in one",
                        o->kv_type);
-    if (s->kv_type >= KV_F8)
-        return err_set(INFER_E_UNSUPPORTED, ".kv_type %s is of the CPU alone; a card keeps f32, f16 or q8_0",
-                       kv_type_name(s->kv_type));
     return INFER_OK;
 }
 
@@ -197,7 +188,7 @@ static enum infer_status read_options(struct plan_settings *s, struct arena *are
     TRY(stages_of(s, m, o));
     TRY(kv_types_read(&s->kv_type, &s->kv, arena, m, o->kv_type,
                       o->place.device == &backend_ref ? KV_F32 : KV_F16));
-    return kv_type_of_card(s, m, o);
+    return kv_type_of_card(s, o);
 }
 
 static void fill_config(struct backend_config *c, const struct model *m, const struct plan *p,

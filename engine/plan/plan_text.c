@@ -83,7 +83,10 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     if (!part->experts) print_bytes(t, "key/value cache", s->kv_bytes - states_of(part), note);
     if (!part->experts) print_states(t, p, part);
     print_bytes(t, "activations", part->config.activation_bytes, "");
-    print_bytes(t, "workspace", s->workspace_bytes, "");
+    print_bytes(t, "workspace", s->workspace_bytes,
+                !strcmp(part->type->name, "cuda") && p->set.kv_type != KV_F16 && part->config.n_store
+                    ? "with one layer's keys and values in f16"
+                    : "");
     if (s->output_bytes) print_bytes(t, "outputs", s->output_bytes, "tokens and logits");
     if (s->driver_bytes)
         print_bytes(t, "driver", s->driver_bytes,

@@ -109,6 +109,10 @@ static void mixed(struct infer_engine *e, const float *alone) {
     infer_seq_close(e, b);
 }
 
+/* What tolerances are times: codes of few bits that fall to the other side change more than rounding does. */
+static double cache_slack(void) {
+    return !strcmp(cache, "f8") || !strcmp(cache, "q5_0") || !strcmp(cache, "q4_0") ? 4 : 1;
+}
 /* The open model, which is closed. */
 static void check_model(const char *shape, const char *type) {
     size_t n = (size_t)(1 + N_DECODE) * (size_t)n_vocab;
@@ -120,9 +124,10 @@ static void check_model(const char *shape, const char *type) {
            decode = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
     print_message("%-9s %-7s cache %-4s %-4s prompt %.1e decode %.1e of the norm\n", shape, type, cache,
                   kernels ? kernels : "all", prompt, decode);
-    if (!(prompt <= TOL_CUDA_PROMPT && decode <= TOL_CUDA_DECODE))
-        fail_msg("%s %s: prompt %g (tolerance %g), decode %g (%g)", shape, type, prompt, TOL_CUDA_PROMPT,
-                 decode, TOL_CUDA_DECODE);
+    const double slack = cache_slack();
+    if (!(prompt <= slack * TOL_CUDA_PROMPT && decode <= slack * TOL_CUDA_DECODE))
+        fail_msg("%s %s: prompt %g (tolerance %g), decode %g (%g)", shape, type, prompt,
+                 slack * TOL_CUDA_PROMPT, decode, slack * TOL_CUDA_DECODE);
     static const int chunks[] = {1, 7, 64, 100, 129, 256};
     const bool states = model->m->n_state > 0; /* whose prompts are cut on a grid, and rows stand together */
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks && !states; i++) {
@@ -134,8 +139,9 @@ static void check_model(const char *shape, const char *type) {
     e = engine("cuda", 1, N_PROMPT); /* codes times codes */
     run(e, N_PROMPT, got);
     double one = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
-    if (!(one <= TOL_CUDA_DECODE_ONE))
-        fail_msg("%s %s: decode in one slot %g (tolerance %g)", shape, type, one, TOL_CUDA_DECODE_ONE);
+    if (!(one <= slack * TOL_CUDA_DECODE_ONE))
+        fail_msg("%s %s: decode in one slot %g (tolerance %g)", shape, type, one,
+                 slack * TOL_CUDA_DECODE_ONE);
     infer_engine_free(ref);
     infer_engine_free(e);
     infer_model_close(model);
@@ -237,6 +243,29 @@ static void latents_agree_with_ref(void **state) {
     n_layer = 0;
     cache = "f16";
     for (size_t s = 0; s < 2; s++) same_bits(shapes[s], "q4_k");
+}
+
+/* Caches that are turned: rows of prompts in chunks and beside others, on the fused kernels of both kinds and on plain ones, heads whose
+ * numbers are turned 64 and 8 at a time; latents. */
+static void caches_that_are_turned_agree_with_ref(void **state) {
+    (void)state;
+    static const char *const caches[] = {"f8", "q5_0", "q4_0"}, *const shapes[] = {"tiny", "tiny-72",
+                                                                                   "tiny-128", "tiny-256"};
+    for (size_t c = 0; c < 3; c++) {
+        cache = caches[c];
+        for (size_t s = 0; s < 4; s++) check_type(shapes[s], "f16");
+        kernels = "mma";
+        check_type("tiny-128", "f16");
+        kernels = NULL;
+        no_fuse = true;
+        check_type("tiny-odd", "f32");
+        no_fuse = false;
+        n_layer = 1;
+        check_type("tiny-latent", "f16");
+        check_type("tiny-latent-512", "f16");
+        n_layer = 0;
+    }
+    cache = "f16";
 }
 
 /* Experts of prompts on tensor cores, in one layer whose attention adds nothing, so that the router sees the rows that ref's sees. Its
@@ -632,6 +661,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(experts_of_one_matrix_agree_too),
         cmocka_unit_test(experts_of_prompts_with_biases_too),
         cmocka_unit_test(latents_agree_with_ref),
+        cmocka_unit_test(caches_that_are_turned_agree_with_ref),
         cmocka_unit_test(and_as_on_sm_120),
         cmocka_unit_test(block_scaled_formats_keep_their_error),
         cmocka_unit_test(tuning_changes_no_bit),

@@ -38,7 +38,7 @@
 #define TOL_CUDA_PROMPT     5e-3
 #define TOL_CUDA_DECODE     5e-3
 #define TOL_CUDA_DECODE_ONE 4e-2
-/* Decode rows after 290 positions with F16 weights; cache in F16 or F32, and in Q8_0, whose codes may differ by one. */
+/* Decode rows after 290 positions with F16 weights; cache in F16 or F32, and in fewer bits, whose codes may differ by one. */
 #define TOL_CUDA_ATTEND    2e-3
 #define TOL_CUDA_ATTEND_Q8 2e-2
 /* --matmul-precision mxfp8, mxfp4, nvfp4: weights and activations rounded to 3 bits and 1 bit behind the point. */

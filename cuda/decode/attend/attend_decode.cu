@@ -62,7 +62,8 @@ static const attend_kernel kernels[] = {
 template <class F> static bool each_kernel(F f) {
     for (const attend_kernel &k : kernels)
         if (f(k, false)) return true;
-    for (const attend_kernel *set : {attend_more_f16, attend_more_q8_0, attend_more_f32})
+    for (const attend_kernel *set : {attend_more_f16, attend_more_q8_0, attend_more_f32, attend_more_f8,
+                                     attend_more_q5_0, attend_more_q4_0})
         for (int i = 0; i < ATTEND_MORE; i++)
             if (f(set[i], true)) return true;
     return false;

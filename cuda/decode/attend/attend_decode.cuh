@@ -4,7 +4,8 @@
 // warp has a ring of its own in shared memory, filled by cp.async, and takes tiles of 16 keys: first the keys, then the
 // values. The ring runs on into the warp's next items, and starts before the dependency wait, because the keys of
 // earlier steps depend on nothing that is under way. Keys are rows and query heads columns of the mma; caches that are
-// not halves are widened to them, tile by tile (F32 to two).
+// not halves are widened to them, tile by tile (F32 to two). Of types that are turned (kv_turned.cuh), queries are turned, too, and
+// the sums of values turned back.
 //
 // How a row is split depends on its own length alone (attend_range), warps and splits are added in order, so a row's bits
 // depend on nothing else. Norm and rotation of q and k happen here too, and the cache write for rows of different
@@ -21,10 +22,15 @@ template <int D, int T> struct attend_shape {
                                                                     : width > 256 ? 2
                                                                     : width > 128 ? 4
                                                                                   : 8;
+    static constexpr enum kv_type type = (enum kv_type)T;
     static constexpr int blocks = D > 256 ? 1 : 2;          // of a multiprocessor
     static constexpr int stages = T == KV_F32 ? 1 : 2;      // tiles of a ring
     static constexpr int row = D * 2 + 16, tile = 16 * row; // halves; rows out of step with the banks
-    static constexpr int raw_row = T == KV_F32 ? D * 4 : D / 32 * QUANT_Q8_0_BYTES;
+    static constexpr int raw_row = T == KV_F32    ? D * 4
+                                   : T == KV_F8   ? D + 2
+                                   : T == KV_Q5_0 ? D / 32 * QUANT_Q5_0_BYTES
+                                   : T == KV_Q4_0 ? D / 32 * QUANT_Q4_0_BYTES
+                                                  : D / 32 * QUANT_Q8_0_BYTES;
     static constexpr int raw = T == KV_F16 ? tile : 16 * raw_row; // a tile as it lies in the cache
     static constexpr int parts = T == KV_F32 ? 2 : 1;             // a value is the sum of that many halves
     static constexpr int ring = stages * raw + (T == KV_F16 ? 0 : parts * tile);
@@ -141,15 +147,19 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
 DEV float query_factor(const attend_job &j, int p) {
     return j.temp_beta != 0 ? 1.f + j.temp_beta * logf((float)(1 + (p + j.temp_offset) / j.temp_len)) : 1.f;
 }
-// The values as a row of the cache.
-template <int D, int T> DEV void put_row(uint8_t *to, const float (&y)[D / 32], int dim) {
+// The values as a row of the cache. Turned ones are left so.
+template <int D, int T> DEV void put_row(uint8_t *to, float (&y)[D / 32], int dim) {
+    if constexpr (T > KV_Q8_0)
+        kv_low_put_head((enum kv_type)T, to, dim, kv_block(dim), y);
+    else {
 #pragma unroll
-    for (int i = 0; i < D / 32; i++)
-        if (i * 32 < dim) kv_put32((enum kv_type)T, to, i, dim, y[i]);
+        for (int i = 0; i < D / 32; i++)
+            if (i * 32 < dim) kv_put32((enum kv_type)T, to, i, dim, y[i]);
+    }
 }
 // Bytes of a row of the cache, in pieces that divide it.
 template <int T> DEV void copy_row(uint8_t *to, const uint8_t *from, int bytes, int i, int n) {
-    using piece = conditional_t<T == KV_Q8_0, uint16_t, uint4>;
+    using piece = conditional_t<(T >= KV_Q8_0), uint16_t, uint4>;
 #pragma unroll 1
     for (; i < bytes / (int)sizeof(piece); i += n) ((piece *)to)[i] = ((const piece *)from)[i];
 }
@@ -241,6 +251,53 @@ template <int D> DEV void widen_q8(uint8_t *to, const uint8_t *from, int dim) {
                 b < n ? kv_chunk<KV_Q8_0>(from + (r * n + b) * QUANT_Q8_0_BYTES, c) : make_uint4(0, 0, 0, 0);
     }
 }
+// (As they are: turned.)
+template <int D, int T> DEV void widen_low(uint8_t *to, const uint8_t *from, int dim, int bytes) {
+    constexpr int BLOCKS = D / 32, ROW = D * 2 + 16;
+#pragma unroll 1
+    for (int i = threadIdx.x & 31; i < 16 * BLOCKS; i += 32) {
+        const int r = i / BLOCKS, b = i % BLOCKS;
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            *(uint4 *)(to + r * ROW + b * 64 + c * 16) =
+                b * 32 + c * 8 < dim ? kv_low_chunk<T>(from + r * bytes, b * 4 + c) : make_uint4(0, 0, 0, 0);
+    }
+}
+// Turns sums of 16 dims each (o[i]: dims 16 i + g and 16 i + g + 8 of two heads, g in lane bits 2 to 4) in blocks of 8 to 64.
+template <int N> DEV void turn_sums(float (&o)[N][4], int block) {
+    const int lane = threadIdx.x & 31;
+    const float scale = kv_turn_scale(block);
+#pragma unroll
+    for (int half = 1; half < 8; half *= 2)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float p = __shfl_xor_sync(~0u, o[i][e], half * 4);
+                o[i][e] = lane & half * 4 ? p - o[i][e] : o[i][e] + p;
+            }
+    auto pair = [](float &a, float &b) {
+        const float d = a - b;
+        a += b;
+        b = d;
+    };
+    if (block > 8)
+#pragma unroll
+        for (int i = 0; i < N; i++) pair(o[i][0], o[i][2]), pair(o[i][1], o[i][3]);
+#pragma unroll
+    for (int half = 1; half < 4; half *= 2) {
+        if (half * 16 >= block) break;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (!(i & half))
+#pragma unroll
+                for (int e = 0; e < 4; e++) pair(o[i][e], o[i + half][e]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[i][e] *= scale;
+}
 template <int D> DEV void widen_f32(uint8_t *to, const uint8_t *from, int dim) {
     constexpr int ROW = D * 2 + 16;
 #pragma unroll 1
@@ -252,6 +309,12 @@ template <int D> DEV void widen_f32(uint8_t *to, const uint8_t *from, int dim) {
         *(uint32_t *)(to + r * ROW + d * 2) = high;
         *(uint32_t *)(to + 16 * ROW + r * ROW + d * 2) = pack_half2(v.x - h.x, v.y - h.y);
     }
+}
+template <int D, int T> DEV void widen(uint8_t *to, const uint8_t *from, int dim, int bytes) {
+    if constexpr (T == KV_Q8_0) widen_q8<D>(to, from, dim);
+    if constexpr (T == KV_F32) widen_f32<D>(to, from, dim);
+    if constexpr (T > KV_Q8_0) widen_low<D, T>(to, from, dim, bytes);
+    if (T != KV_F16) __syncwarp();
 }
 // Of the lanes' parts of a softmax (largest score, sum of the weights) the whole's; returns what this part's output counts.
 // The lanes repeat width parts.
@@ -283,7 +346,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
     float *ms = (float *)(smem + A::stat), *ls = ms + 8 * W, *share = (float *)(smem + A::share),
           *so = (float *)(smem + lay.outs);
     int2 *rows = (int2 *)(smem + lay.rows);
-    const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
+    const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(A::type, dk), row_v = kv_bytes(A::type, dv);
     if (j.wait)
         pdl_wait(); // and only then may those behind begin: they look at the step without waiting for it
     pdl_trigger();
@@ -379,6 +442,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                                           MORE && j.v_norm && h > n,
                                           MORE && h < n ? query_factor(j, p) : 1.f);
             if (h < n) {
+                if constexpr (T > KV_Q8_0) kv_turn_head(y, kv_block(dk));
 #pragma unroll
                 for (int i = 0; i < D / 32; i++) {
                     __half *to_q = (__half *)(qs + h * A::row) + i * 32 + lane;
@@ -418,9 +482,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                                 lane, 32);
                     __syncwarp();
                 }
-                if (T == KV_Q8_0) widen_q8<D>(wide, raw, v ? dv : dk);
-                if (T == KV_F32) widen_f32<D>(wide, raw, v ? dv : dk);
-                if (T != KV_F16) __syncwarp();
+                widen<D, T>(wide, raw, v ? dv : dk, bytes);
                 const uint32_t tile = smem_address(T == KV_F16 ? raw : wide);
                 float s[2][4] = {};
                 if (!v) { // scores: keys are the rows of A, heads the columns of B
@@ -494,6 +556,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
             l0 += __shfl_xor_sync(~0u, l0, b);
             l1 += __shfl_xor_sync(~0u, l1, b);
         }
+        if constexpr (T > KV_Q8_0) turn_sums(o, kv_block(dv));
         float *st = ms + 2 * tig * W + w;
         if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
         float *r = so + w * lay.out_warp + 2 * tig * P + gid;
@@ -608,7 +671,7 @@ __global__ void __launch_bounds__(64) attend_put_kernel(const __grid_constant__ 
     pdl_trigger();
     pdl_wait();
     if (row >= j.t.step->n_row) return;
-    const int bytes = kv_bytes(j.kv.type, dim);
+    const int bytes = kv_bytes((enum kv_type)T, dim);
     float y[D / 32];
     head_values<D, false, MORE>(y, j, (v ? j.v_col : j.k_col) + head * dim, v ? NULL : j.k_norm, !v, row, dim,
                                 0, MORE && v && j.v_norm);

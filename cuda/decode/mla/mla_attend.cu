@@ -7,19 +7,19 @@ struct kernels {
     kernel_fn *run;
     int bytes;
 };
-#define KERNELS(name, mt)                                                                                    \
+#define KERNEL(mt, t)                                                                                        \
+    { mla_decode_kernel<mt, t>, mla_shape<mt, t>::bytes }
+#define KERNELS(mt)                                                                                          \
     {                                                                                                        \
-        {name<mt, KV_F32>, mla_shape<mt, KV_F32>::bytes}, {name<mt, KV_F16>, mla_shape<mt, KV_F16>::bytes},  \
-        {                                                                                                    \
-            name<mt, KV_Q8_0>, mla_shape<mt, KV_Q8_0>::bytes                                                 \
-        }                                                                                                    \
+        KERNEL(mt, KV_F32), KERNEL(mt, KV_F16), KERNEL(mt, KV_Q8_0), KERNEL(mt, KV_F8), KERNEL(mt, KV_Q5_0), \
+            KERNEL(mt, KV_Q4_0)                                                                              \
     }
-static const struct kernels decode[2][3] = {KERNELS(mla_decode_kernel, 2), KERNELS(mla_decode_kernel, 4)},
-                            prompt[3] = KERNELS(mla_prompt_kernel, 4);
+static const struct kernels decode[2][KV_TYPES] = {KERNELS(2), KERNELS(4)},
+                            prompt = {mla_prompt_kernel<4>, mla_shape<4, KV_F16>::bytes};
 
 cudaError_t mla_prepare(void) {
-    for (int i = 0; i < 9; i++) {
-        const struct kernels &k = i < 6 ? decode[i / 3][i % 3] : prompt[i - 6];
+    for (int i = 0; i <= 2 * KV_TYPES; i++) {
+        const struct kernels &k = i < 2 * KV_TYPES ? decode[i / KV_TYPES][i % KV_TYPES] : prompt;
         const cudaError_t e =
             cudaFuncSetAttribute(k.run, cudaFuncAttributeMaxDynamicSharedMemorySize, k.bytes);
         if (e != cudaSuccess) return e;
@@ -35,7 +35,7 @@ cudaError_t mla_decode_launch(const mla_job &j, int rows, bool overlap, cudaStre
     return launch_overlapped(mla_merge_kernel, dim3(j.n_head, LATENT_V / 128, rows), 256, 0, overlap, s, j);
 }
 cudaError_t mla_prompt_launch(const mla_job &j, int rows, cudaStream_t s) {
-    const struct kernels &k = prompt[j.kv.type];
-    return launch_overlapped(k.run, dim3((unsigned)((rows * (long long)j.n_head + 63) / 64)), 512,
-                             (size_t)k.bytes, false, s, j);
+    if (j.kv.type != KV_F16) return cudaErrorInvalidValue;
+    return launch_overlapped(prompt.run, dim3((unsigned)((rows * (long long)j.n_head + 63) / 64)), 512,
+                             (size_t)prompt.bytes, false, s, j);
 }

@@ -377,10 +377,11 @@ static __global__ void __launch_bounds__(256) mla_merge_kernel(const __grid_cons
         make_float4(a.x * inv, a.y * inv, a.z * inv, a.w * inv);
 }
 
-// ---- prompt rows: a block 16 MT pairs in the order of rows and heads; rows of several sequences one walk after the other
-template <int MT, int T>
+// ---- prompt rows, of keys in halves: a block 16 MT pairs in the order of rows and heads; rows of several sequences one walk after the other
+template <int MT>
 __global__ void __launch_bounds__(MT * 128, 1) mla_prompt_kernel(const __grid_constant__ mla_job j) {
     extern __shared__ __align__(128) uint8_t smem[];
+    constexpr int T = KV_F16;
     using shape = mla_shape<MT, T>;
     const int n_row = j.t.step->n_row, H = j.n_head, first = (gridDim.x - 1 - blockIdx.x) * shape::pairs,
               end = min(first + (int)shape::pairs, n_row * H), warp = threadIdx.x >> 5,

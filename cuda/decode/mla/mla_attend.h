@@ -19,5 +19,7 @@ struct mla_job {
     int max_split;
 };
 cudaError_t mla_prepare(void);
+// Of caches that are turned, queries are turned, too, and so are the sums that it leaves.
 cudaError_t mla_decode_launch(const mla_job &j, int rows, bool overlap, cudaStream_t s);
+// Keys in halves (kv.type F16) alone.
 cudaError_t mla_prompt_launch(const mla_job &j, int rows, cudaStream_t s);

@@ -75,6 +75,13 @@ DEV void put_mla(dev_tables t, const mla_heads_job &f, int r, float *key) {
     ss = (tmp[0] + tmp[1]) + (tmp[2] + tmp[3]);
     const float rs = 1.f / sqrtf(ss / LATENT_V + f.eps);
     uint8_t *to = f.kv.k + kv_row(f.kv, t.slot[r], t.pos[r], 0) * kv_bytes(f.kv.type, LATENT_K);
+    if (f.kv.type > KV_Q8_0) {
+        for (int i = tid; i < LATENT_V; i += HEADS_WARPS * 32) key[i] *= rs;
+        __syncthreads();
+        if (warp == 0) kv_low_put(f.kv.type, to, LATENT_K, LATENT_TURN, key);
+        __syncthreads();
+        return;
+    }
     for (int b = warp; b * 32 < LATENT_K; b += HEADS_WARPS) {
         const int i = b * 32 + lane;
         kv_put32(f.kv.type, to, b, LATENT_K, i < LATENT_V ? key[i] * rs : key[i]);

@@ -1,0 +1,2 @@
+#include "cuda/decode/attend/attend_decode_instances.h"
+ATTEND_MORE_SET(attend_more_q4_0, KV_Q4_0);
