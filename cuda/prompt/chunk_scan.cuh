@@ -68,16 +68,24 @@ static void chunk_conv_launch(const chunk_rows_job &j, int n_query, int n, cudaS
     const dim3 grid((j.n_block + CONV_WARPS - 1) / CONV_WARPS, (n + CONV_ROWS - 1) / CONV_ROWS);
     chunk_conv_kernel<UNIT><<<grid, CONV_WARPS * 32, 0, s>>>(j, n_query);
 }
-// The past of channel c for the next step: the last inputs of the run, oldest first.
-DEV void keep_channel(const chunk_rows_job &j, const delta_run &run, float *conv, int C, int c) {
-    float kept[DELTA_TAPS - 1];
-    for (int i = 0; i < DELTA_TAPS - 1; i++) {
-        const int back = DELTA_TAPS - 2 - i, at = run.n_row - 1 - back; // row of the run
-        kept[i] = at >= 0                                   ? j.x[(size_t)(run.row + at) * j.x_row + c]
-                  : j.t.pos[run.row + run.n_row - 1] < back ? 0.f
-                                                            : conv[(size_t)(DELTA_TAPS - 1 + at) * C + c];
+// The past of channels for the next step, of a chunk that is the last of its sequence in the step: its last inputs, oldest first. Blocks x
+// share the channels. Not by the scan: what that leaves may lie where other sequences' inputs did, which nothing reads behind the convolution.
+DEV void keep_channels(const chunk_rows_job &j, const delta_chunk &chunk) {
+    const int row = chunk.row + chunk.n - 1, slot = j.t.slot[row], C = j.n_block * DELTA_DIM;
+    if (row + 1 < j.t.step->n_row && j.t.slot[row + 1] == slot) return;
+    int before = 0; // rows of the sequence in front of it, that count
+    while (before < DELTA_TAPS - 2 && before < row && j.t.slot[row - before - 1] == slot) before++;
+    float *conv = j.conv + slot * j.conv_elem;
+    for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < C; c += gridDim.x * blockDim.x) {
+        float kept[DELTA_TAPS - 1];
+        for (int i = 0; i < DELTA_TAPS - 1; i++) {
+            const int back = DELTA_TAPS - 2 - i;
+            kept[i] = back <= before        ? j.x[(size_t)(row - back) * j.x_row + c]
+                      : j.t.pos[row] < back ? 0.f
+                                            : conv[(size_t)(DELTA_TAPS - 1 + before - back) * C + c];
+        }
+        for (int i = 0; i < DELTA_TAPS - 1; i++) conv[(size_t)i * C + c] = kept[i];
     }
-    for (int i = 0; i < DELTA_TAPS - 1; i++) conv[(size_t)i * C + c] = kept[i];
 }
 
 // ---- chunks in shared memory, and products of their rows

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(PAIR_THREADS)
     fetch_chunk(smem_address(m.q), chunk_rows(j, g, c.row), j.qk_row, c.n, PAIR_THREADS);
     fetch_chunk(smem_address(m.k), chunk_rows(j, j.n_key + g, c.row), j.qk_row, c.n, PAIR_THREADS);
     cp_commit();
+    keep_channels(j, c);
     chunk_gates(j, m, c, h);
     if (threadIdx.x < CHUNK_ROWS) {
         float *f = (float *)(j.factor + at * DELTA_FACTOR_BYTES);
@@ -251,13 +252,6 @@ __global__ void __launch_bounds__(W * 32) delta_scan_kernel(const __grid_constan
 #pragma unroll
         for (int e = 0; e < 4; e++)
             state[(size_t)(i * 8 + tig * 2 + (e & 1)) * DELTA_DIM + (e >> 1) * 8] = s[i][e];
-    // each channel of v by the block that has its column, those of q and k by blocks in turn
-    float *conv = j.conv + slot * j.conv_elem;
-    const int C = (2 * j.n_key + j.n_value) * DELTA_DIM;
-    if (threadIdx.x < W * 16)
-        keep_channel(j, run, conv, C, (2 * j.n_key + h) * DELTA_DIM + col + threadIdx.x);
-    for (int c = blockIdx.x * W * 32 + threadIdx.x; c < 2 * j.n_key * DELTA_DIM; c += gridDim.x * W * 32)
-        keep_channel(j, run, conv, C, c);
 }
 
 // ---- norm and gate: a warp a head of a row

@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(PAIR_THREADS) ssm_pair_kernel(const __grid_con
     fetch_chunk(smem_address(m.b), chunk_rows(j, g, c.row), j.qk_row, c.n, PAIR_THREADS);
     fetch_chunk(smem_address(m.c), chunk_rows(j, j.n_group + g, c.row), j.qk_row, c.n, PAIR_THREADS);
     cp_commit();
+    keep_channels(j, c);
     chunk_steps(j, m, c, h, (float *)(j.factor + at * DELTA_FACTOR_BYTES));
     cp_wait<0>();
     __syncthreads();
@@ -164,10 +165,6 @@ __global__ void __launch_bounds__(W * 32) ssm_scan_kernel(const __grid_constant_
 #pragma unroll
         for (int e = 0; e < 4; e++)
             state[(size_t)(i * 8 + tig * 2 + (e & 1)) * j.head_dim + (e >> 1) * 8] = s[i][e];
-    float *conv = j.conv + slot * j.conv_elem;
-    const int C = j.n_block * DELTA_DIM;
-    for (int c = blockIdx.x * W * 32 + threadIdx.x; c < C; c += gridDim.x * W * 32)
-        keep_channel(j, run, conv, C, c);
 }
 
 // ---- gate and norm: a block a group of a row

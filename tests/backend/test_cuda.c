@@ -207,6 +207,51 @@ static void same_bits(const char *shape, const char *type) {
     free(got);
 }
 
+/* Models with states: prompts of three sequences in one step, whose decode rows are those of one alone. */
+static void states_together(const char *shape, const char *type) {
+    enum { SEQS = 3, ROWS = 70 };
+    static struct infer_row rows[SEQS * ROWS];
+    struct infer_output o;
+    int seq[SEQS], n = 0;
+    open_synth(shape, type);
+    float *want = malloc((size_t)(1 + N_DECODE) * (size_t)n_vocab * 4);
+    struct infer_engine *e = engine("cuda", SEQS, SEQS * ROWS);
+    for (int together = 0; together < 2; together++, n = 0) {
+        const int n_seq = together ? SEQS : 1;
+        for (int s = 0; s < n_seq; s++) {
+            assert_ok(infer_seq_open(e, &seq[s]));
+            for (int i = 0; i < ROWS; i++)
+                rows[n++] = (struct infer_row){
+                    .id = id_at(i), .pos = i, .seq = seq[s], .want = i + 1 == ROWS ? INFER_WANT_LOGITS : 0};
+        }
+        for (int t = 0; t <= N_DECODE; t++) {
+            float *one = want + (size_t)t * (size_t)n_vocab;
+            assert_ok(infer_step(e, rows, n, &o));
+            for (int s = 0; s < n_seq; s++) {
+                if (!together) memcpy(one, o.logits[s], (size_t)n_vocab * 4);
+                if (memcmp(one, o.logits[s], (size_t)n_vocab * 4))
+                    fail_msg("%s %s: sequence %d has other bits %d rows behind its prompt", shape, type, s,
+                             t);
+                rows[s] = (struct infer_row){.id = id_at(ROWS + t),
+                                             .pos = ROWS + t,
+                                             .seq = seq[s],
+                                             .decode = true,
+                                             .want = INFER_WANT_LOGITS};
+            }
+            n = n_seq;
+        }
+        for (int s = 0; s < n_seq; s++) infer_seq_close(e, seq[s]);
+    }
+    infer_engine_free(e);
+    infer_model_close(model);
+    free(want);
+}
+static void states_keep_their_bits_beside_others(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"tiny-delta", "tiny-delta-128", "tiny-nemotron-128", "tiny-lfm2"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) states_together(shapes[i], "q8_0");
+}
+
 /* Experts on the plain kernels, in float32, so that a router's choices are ref's; then beside fused links, where bits alone are asked. */
 static void experts_agree_with_ref(void **state) {
     (void)state;
@@ -656,6 +701,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(windows_agree_with_ref),
         cmocka_unit_test(every_format_agrees_with_ref),
         cmocka_unit_test(weights_beside_plain_ones),
+        cmocka_unit_test(states_keep_their_bits_beside_others),
         cmocka_unit_test(experts_agree_with_ref),
         cmocka_unit_test(experts_of_prompts_agree_with_ref),
         cmocka_unit_test(experts_of_one_matrix_agree_too),
