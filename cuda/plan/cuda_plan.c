@@ -443,6 +443,12 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "a delta rule whose steps reach 2, OLMo Hybrid's";
     if (o->kind == OP_DELTA && op_delta_by_row(&o->delta))
         return "a delta rule whose rows decay by themselves, Kimi Linear's";
+    if (o->kind == OP_COMPRESS || o->kind == OP_BALANCE || o->kind == OP_STREAMS ||
+        (o->kind == OP_ATTEND && o->attend.entries) ||
+        (o->kind == OP_ROPE && (o->rope.back || o->rope.rope->every > 1)) ||
+        (o->kind == OP_ROUTE && (o->route.told || o->route.router->act == ROUTE_ROOT)) ||
+        (o->kind == OP_GLU && o->glu.act == ACT_SILU_LIMIT))
+        return "models of DeepSeek V4's kind";
     if (o->kind == OP_INDEX)
         return "attention to chosen positions, DeepSeek V3.2's, GLM-5's and MiniMax-M3's";
     if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";

@@ -24,7 +24,9 @@ enum slot {
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_KEYS: all heads' of keys,
  * STATE_DIM (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
  * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of what chooses positions INDEX_HEADS, INDEX_DIM of each, INDEX_Q of all; of encoders: TYPES of tokens, LABELS that their
- * head scores, BUCKETS of distances. */
+ * head scores, BUCKETS of distances; of entries of runs of ENTRY_RUN positions ENTRY numbers of a position (INDEX_ENTRY: of what chooses them); of
+ * an output by groups OUT_GROUP: what a group reads, OUT_LOW: what all groups give; of streams that are mixed STREAM_EMBD: all of them, STREAM_MIX: by what, in
+ * STREAM_PARTS; USED: experts of a row. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -72,6 +74,15 @@ enum dim {
     DIM_INDEX_HEADS,
     DIM_INDEX_DIM,
     DIM_INDEX_Q,
+    DIM_INDEX_ENTRY,
+    DIM_ENTRY,
+    DIM_ENTRY_RUN,
+    DIM_OUT_LOW,
+    DIM_OUT_GROUP,
+    DIM_STREAM_MIX,
+    DIM_STREAM_EMBD,
+    DIM_STREAM_PARTS,
+    DIM_USED,
     DIM_TYPES,
     DIM_LABELS,
     DIM_BUCKETS,
@@ -125,6 +136,24 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define KEYS_INDEX "attention.indexer.head_count|attention.indexer.key_length|attention.indexer.top_k"
 #define KEYS_INDEX_RUNS                                                                                      \
     KEYS_INDEX "|attention.indexer.block_size|attention.indexer.local_blocks|attention.indexer.layers"
+/* Entries of runs of positions, by a key that is the value, too, some of them chosen; streams that are mixed; experts that ids are told. */
+#define SLOTS_ENTRIES                                                                                        \
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY,                 \
+    [SLOT_ATTN_Q_A] = SLOT_MUST, [SLOT_ATTN_Q_A_NORM] = SLOT_MUST, [SLOT_ATTN_Q_B] = SLOT_MUST,              \
+    [SLOT_ATTN_KV] = SLOT_MUST, [SLOT_ATTN_KV_A_NORM] = SLOT_MUST, [SLOT_ATTN_SINKS] = SLOT_MUST,            \
+    [SLOT_ATTN_OUTPUT_A] = SLOT_MUST, [SLOT_ATTN_OUTPUT_B] = SLOT_MUST, [SLOT_ENTRY_KV] = SLOT_MUST,         \
+    [SLOT_ENTRY_GATE] = SLOT_MUST, [SLOT_ENTRY_BIAS] = SLOT_MUST, [SLOT_ENTRY_NORM] = SLOT_MUST,             \
+    [SLOT_INDEX_Q] = SLOT_MUST, [SLOT_INDEX_ENTRY_KV] = SLOT_MUST, [SLOT_INDEX_ENTRY_GATE] = SLOT_MUST,      \
+    [SLOT_INDEX_ENTRY_BIAS] = SLOT_MUST, [SLOT_INDEX_ENTRY_NORM] = SLOT_MUST,                                \
+    [SLOT_INDEX_WEIGHTS] = SLOT_MUST, [SLOT_HC_ATTN] = SLOT_MUST, [SLOT_HC_ATTN_BASE] = SLOT_MUST,           \
+    [SLOT_HC_ATTN_SCALE] = SLOT_MUST, [SLOT_HC_FFN] = SLOT_MUST, [SLOT_HC_FFN_BASE] = SLOT_MUST,             \
+    [SLOT_HC_FFN_SCALE] = SLOT_MUST, [SLOT_HC_HEAD] = SLOT_MUST, [SLOT_HC_HEAD_BASE] = SLOT_MUST,            \
+    [SLOT_HC_HEAD_SCALE] = SLOT_MUST, [SLOT_FFN_TOLD] = SLOT_MUST
+#define KEYS_ENTRIES                                                                                         \
+    KEYS_INDEX "|attention.q_lora_rank|attention.compress_ratios|attention.compress_rope_freq_base|"         \
+               "attention.output_group_count|attention.output_lora_rank|hyper_connection.count|"             \
+               "hyper_connection.sinkhorn_iterations|hyper_connection.epsilon|hash_layer_count|"             \
+               "swiglu_limit|swiglu_clamp_exp|swiglu_clamp_shexp"
 #define HF_KEYS_INDEX "index_n_heads|index_head_dim|index_topk|indexer_rope_interleave"
 /* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
 #define SLOTS_EXPERTS                                                                                        \
@@ -235,6 +264,7 @@ enum hf_op {
     HF_NEG_EXP,   /* -exp of it, a column */
     HF_COLUMN,    /* [n]; GGUF: [n][1] */
     HF_GROUPS,    /* [n]; GGUF: [groups][n / groups] */
+    HF_IDS,       /* whole numbers, not weights */
     HF_POSITIONS, /* rows of positions, without those in front that stand for padding */
     HF_SKIP       /* nothing is computed with it */
 };
@@ -289,6 +319,8 @@ struct arch {
     struct {
         bool parallel; /* the feed-forward part reads the same x; use_parallel_residual may say otherwise */
         bool latent;   /* one latent is key and value of all heads */
+        /* one key that is the value, too, and entries of runs of positions beside a window; several streams that are mixed */
+        bool entries;
         enum rope_kind
             index_rope;    /* positions are chosen by keys that rotate so; ROPE_NONE: all are looked at */
         bool index_runs;   /* runs of positions are chosen, by keys that rotate as those of attention */

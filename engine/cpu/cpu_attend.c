@@ -13,10 +13,16 @@ static int unit_columns(const struct op_attend *at,
     return at->n_head / unit_heads(at, st);
 }
 
-/* Chosen positions are looked at where there are others; as many as are looked at, less one, are the place of a row then. */
-static int place(const struct op_attend *at, int pos) { return choice_count(&at->by, pos) - 1; }
+/* Lists are looked at where there are other positions, or entries; as many as are looked at, less one, are the place of a row then. */
+static int near_of(const struct op_attend *at, int pos) {
+    return at->entries ? pos + 1 - op_attend_first(at, pos) : 0;
+}
+static int place(const struct op_attend *at, int pos) {
+    return near_of(at, pos) + choice_count(&at->by, pos) - 1;
+}
+static bool is_listed(const struct op_attend *at, int pos) { return at->entries || place(at, pos) != pos; }
 static const float *chosen(const struct op_attend *at, const struct cpu_step *s, int t, int head) {
-    if (place(at, s->s->pos[t]) == s->s->pos[t]) return NULL;
+    if (!at->by.n_top || !is_listed(at, s->s->pos[t])) return NULL;
     return cpu_row(s, at->chosen, t) + (at->by.by_head ? head * choice_room(&at->by) : 0);
 }
 
@@ -25,15 +31,23 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
     const struct cpu *c = s->cpu;
     const struct kv_store *st = &c->config.store[a->store];
     const struct kv_group *g = &c->config.kv_group[st->group];
-    return (struct cpu_attend_arg){.op = a,
-                                   .store = st,
-                                   .k_pool = c->k_pool[a->store],
-                                   .v_pool = c->v_pool[a->store],
-                                   .page_stride = c->page_stride[st->group],
-                                   .heads = a->n_head / st->n_kv_head,
-                                   .pages =
-                                       s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
-                                   .chosen = chosen(a, s, t, head)};
+    const int pos = s->s->pos[t], lg = a->entries ? c->config.store[a->entries - 1].group : 0;
+    return (struct cpu_attend_arg){
+        .op = a,
+        .store = st,
+        .k_pool = c->k_pool[a->store],
+        .v_pool = c->v_pool[a->store],
+        .page_stride = c->page_stride[st->group],
+        .heads = a->n_head / st->n_kv_head,
+        .pages = s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages,
+        .chosen = chosen(a, s, t, head),
+        .listed = is_listed(a, pos),
+        .n_near = near_of(a, pos),
+        .near = op_attend_first(a, pos),
+        .every = a->by.block,
+        .list_pool = a->entries ? c->k_pool[a->entries - 1] : NULL,
+        .list_stride = c->page_stride[lg],
+        .list_pages = s->s->pages[lg] + (size_t)s->s->slot[t] * (size_t)c->config.kv_group[lg].max_pages};
 }
 
 /* ---- decode rows ----
@@ -157,7 +171,7 @@ void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *toke
     int lanes = cpu_attend_tiles(c, st) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
     *heads = G < lanes ? G : lanes;
     *parts = (G + *heads - 1) / *heads;
-    *tokens = at->by.n_top ? 1 : lanes / *heads;
+    *tokens = at->by.n_top || at->entries ? 1 : lanes / *heads;
 }
 void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
@@ -176,7 +190,7 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             struct cpu_attend_arg arg = attend_arg(op, s, t, h);
             const int32_t last = place(at, s->s->pos[t]);
             if (at->both && s->s->until) arg.until = s->s->until + t;
-            attend(&arg, h, arg.chosen ? &last : s->s->pos + t, n, head0, n_head,
+            attend(&arg, h, arg.listed ? &last : s->s->pos + t, n, head0, n_head,
                    cpu_row(s, at->q, t) + head0 * st->head_dim_k, cpu_stride(s, at->q),
                    cpu_row(s, at->out, t) + head0 * st->head_dim_v, cpu_stride(s, at->out),
                    c->work[thread].scratch);

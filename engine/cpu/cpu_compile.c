@@ -90,7 +90,7 @@ static void compile_experts(struct cpu *c, const struct op_list *l, struct cpu_o
 static int rope_table(struct cpu *c, const struct rope *r) {
     for (int i = 0; i < c->n_rope; i++) {
         const struct rope *k = c->rope[i];
-        if (k->n_rot == r->n_rot && k->mscale == r->mscale && k->axis == r->axis &&
+        if (k->n_rot == r->n_rot && k->mscale == r->mscale && k->axis == r->axis && k->every == r->every &&
             (k->inv_freq == r->inv_freq ||
              !memcmp(k->inv_freq, r->inv_freq, sizeof(float) * (size_t)(r->n_rot / 2))))
             return i;
@@ -118,7 +118,7 @@ static bool row_wise(const struct op_list *l, const struct cpu_op *o) {
     if (op_rows_kind(l, o->op) != BUF_ROWS_ALL) return false;
     return o->fn == cpu_op_embed || o->fn == cpu_op_norm || o->fn == cpu_op_rope || o->fn == cpu_op_kv_put ||
            o->fn == cpu_op_glu || o->fn == cpu_op_add || o->fn == cpu_op_route || o->fn == cpu_op_position ||
-           o->fn == cpu_op_columns || o->fn == cpu_op_input;
+           o->fn == cpu_op_columns || o->fn == cpu_op_input || o->fn == cpu_op_balance;
 }
 
 /* A run is ops without a barrier between them: one thread may be at its last op while another is at its first. That is right where all of
@@ -141,14 +141,15 @@ static void place_barriers(struct cpu_list *cl) {
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
                                        const struct op *op) {
     static cpu_fn *const plain[OP_KIND_COUNT] = {
-        [OP_EMBED] = cpu_op_embed,       [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
-        [OP_KV_PUT] = cpu_op_kv_put,     [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
-        [OP_ROWS] = cpu_op_rows,         [OP_MERGE] = cpu_op_merge,   [OP_INPUT] = cpu_op_input,
-        [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,     [OP_DELTA] = cpu_op_delta,
-        [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,
-        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,   [OP_COLUMNS] = cpu_op_columns,
-        [OP_REMOTE] = cpu_op_remote,     [OP_REDUCE] = cpu_op_reduce, [OP_GATHER] = cpu_op_gather,
-        [OP_LOWRANK] = cpu_op_lowrank,   [OP_INDEX] = cpu_op_index};
+        [OP_EMBED] = cpu_op_embed,       [OP_NORM] = cpu_op_norm,      [OP_ROPE] = cpu_op_rope,
+        [OP_KV_PUT] = cpu_op_kv_put,     [OP_GLU] = cpu_op_glu,        [OP_ADD] = cpu_op_add,
+        [OP_ROWS] = cpu_op_rows,         [OP_MERGE] = cpu_op_merge,    [OP_INPUT] = cpu_op_input,
+        [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,      [OP_DELTA] = cpu_op_delta,
+        [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,    [OP_MIX] = cpu_op_mix,
+        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,    [OP_COLUMNS] = cpu_op_columns,
+        [OP_REMOTE] = cpu_op_remote,     [OP_REDUCE] = cpu_op_reduce,  [OP_GATHER] = cpu_op_gather,
+        [OP_LOWRANK] = cpu_op_lowrank,   [OP_INDEX] = cpu_op_index,    [OP_COMPRESS] = cpu_op_compress,
+        [OP_BALANCE] = cpu_op_balance,   [OP_STREAMS] = cpu_op_streams};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);

@@ -60,7 +60,8 @@ void cpu_op_route(const struct cpu_op *op, struct cpu_step *s, int thread, int n
     const struct op_route *r = &op->op->route;
     int a, b;
     cpu_share(cpu_rows(s, r->logits), thread, n_thread, &a, &b);
-    for (int t = a; t < b; t++) router_row(r->router, cpu_row(s, r->logits, t), cpu_row(s, r->choice, t));
+    for (int t = a; t < b; t++)
+        router_row(r->router, cpu_row(s, r->logits, t), step_told(s->s, r, t), cpu_row(s, r->choice, t));
 }
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #pragma once
 #include "files/tensorfile.h"
 
+#define GGUF_IDS ".ffn_gate_tid2eid."
 enum {
     GGUF_VERSION = 3,
     GGUF_ALIGNMENT = 32, /* unless general.alignment says otherwise */
@@ -19,6 +20,7 @@ enum {
     GGUF_KEY_MIN = 14,    /* least bytes of a key: length, one letter, type, one byte */
     GGUF_TENSOR_MIN = 25, /* least bytes of a tensor's entry: length, one letter, n_dim, type, offset */
     GGUF_MAX_KEY = 65535,
+    GGUF_I32 = 26, /* whole numbers: the experts of ids, tensors whose names have GGUF_IDS */
     GGUF_MAX_NAME = 64,
     GGUF_MAX_DIM = 4,
     GGUF_MAX_NESTING = 4 /* arrays in arrays */

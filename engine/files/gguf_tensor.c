@@ -26,7 +26,7 @@ static const struct {
     {157, "IQ2_KL", IK},         {158, "IQ1_KT", IK},
 };
 
-enum { I64 = 27 };
+enum { I32 = GGUF_I32, I64 = 27 };
 
 static enum infer_status refuse_type(const struct gguf_cursor *c, uint32_t type) {
     static const char other[] = "take a file of the model in a type of llama.cpp, as IQ4_XS or Q4_K";
@@ -117,10 +117,14 @@ static enum infer_status read_entry(struct gguf_part *p, struct arena *a, struct
         t->raw = "I64";
         q = quant_info(QUANT_F32);
     }
+    if (type == I32 && strstr(t->name, GGUF_IDS)) { /* experts of ids: no weights */
+        t->raw = "I32";
+        q = quant_info(QUANT_F32);
+    }
     if (!q && type != QUANT_NF4_GGUF) return refuse_type(c, type);
     t->type = q ? q->type : QUANT_NF4;
     TRY(size_of(c, t));
-    if (t->raw && !size_mul(t->bytes, 2, &t->bytes))
+    if (type == I64 && t->raw && !size_mul(t->bytes, 2, &t->bytes))
         return gguf_fail(c, INFER_E_INPUT, "its size in bytes is too large");
     if (t->type == QUANT_NF4) t->bytes = packed_bytes(t);
     TRY(gguf_u64(c, &t->offset, "the offset of a tensor"));
@@ -248,7 +252,7 @@ enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, i
     for (size_t i = 0; i < n; i++)
         if (t[i].type == QUANT_NF4) TRY(unpack_nf4(f, c, &t[i]));
     for (size_t i = 0; i < n; i++)
-        if (t[i].raw) {
+        if (t[i].raw && strcmp(t[i].raw, "I64") == 0) {
             f->n_target_id = t[i].bytes / sizeof *f->target_id;
             t[i].n_dim = 0;
             if (!(f->target_id = ids_of(f, &t[i]))) return err_set(INFER_E_MEMORY, "out of memory for ids");

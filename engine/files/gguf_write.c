@@ -149,7 +149,8 @@ void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum quant_type
     put_str(w, &w->infos, name, strlen(name));
     put_u32(w, &w->infos, (uint32_t)n_dim);
     for (int i = 0; i < n_dim; i++) put_u64(w, &w->infos, (uint64_t)shape[3 - i]); /* contiguous first */
-    put_u32(w, &w->infos, nf4 ? QUANT_NF4_GGUF : (uint32_t)q->gguf);
+    const bool ids = type == QUANT_F32 && strstr(name, GGUF_IDS);                  /* struct tensor: raw */
+    put_u32(w, &w->infos, nf4 ? QUANT_NF4_GGUF : ids ? GGUF_I32 : (uint32_t)q->gguf);
     put_u64(w, &w->infos, w->data_bytes);
 
     if (w->status) return;

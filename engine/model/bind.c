@@ -63,6 +63,15 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_INDEX_HEADS] = l->index.n_head,
         [DIM_INDEX_DIM] = l->index.head_dim,
         [DIM_INDEX_Q] = l->index.n_head * l->index.head_dim,
+        [DIM_INDEX_ENTRY] = 2 * l->index.head_dim,
+        [DIM_ENTRY] = (l->entry.twice ? 2 : 1) * l->attn.head_dim_k,
+        [DIM_ENTRY_RUN] = l->entry.every,
+        [DIM_OUT_LOW] = m->hyper.n_group * m->hyper.rank,
+        [DIM_OUT_GROUP] = m->hyper.n_group ? q / m->hyper.n_group : 0,
+        [DIM_STREAM_MIX] = 2 * m->n_stream + m->n_stream * m->n_stream,
+        [DIM_STREAM_EMBD] = m->n_stream * m->n_embd,
+        [DIM_STREAM_PARTS] = 3,
+        [DIM_USED] = l->moe.n_used,
     };
     return size[d];
 }
@@ -111,6 +120,8 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
     if (l && l->attn.borrows && is_kept(slot)) return SLOT_ABSENT;
     if (l && !l->index.n_head && is_index(slot)) return SLOT_ABSENT;
+    if (l && slot >= SLOT_ENTRY_KV && slot <= SLOT_ENTRY_NORM && !l->entry.every) return SLOT_ABSENT;
+    if (l && slot == SLOT_FFN_TOLD && !l->moe.is_told) return SLOT_ABSENT;
     if (l && m->arch->mixer.sides && is_elsewhere(l, slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
@@ -367,6 +378,8 @@ static const struct {
     {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
     {offsetof(struct layer, index.q_norm), SLOT_INDEX_Q_NORM, SLOT_NONE},
     {offsetof(struct layer, index.k_norm), SLOT_INDEX_K_NORM, SLOT_INDEX_K_NORM_BIAS},
+    {offsetof(struct layer, entry.norm), SLOT_ENTRY_NORM, SLOT_NONE},
+    {offsetof(struct layer, entry.index_norm), SLOT_INDEX_ENTRY_NORM, SLOT_NONE},
     {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.norm), SLOT_ALTUP_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.scale), SLOT_ALTUP_SCALE, SLOT_NONE},
@@ -388,13 +401,18 @@ static const struct {
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, index.q), {.matrix = {SLOT_INDEX_Q, SLOT_INDEX_Q_PROJ}}},
     {offsetof(struct layer, index.kw), {.matrix = {SLOT_INDEX_K, SLOT_INDEX_K_PROJ, SLOT_INDEX_WEIGHTS}}},
+    {offsetof(struct layer, entry.in), {.matrix = {SLOT_ATTN_KV, SLOT_ENTRY_KV, SLOT_ENTRY_GATE}}},
+    {offsetof(struct layer, entry.index_in), {.matrix = {SLOT_INDEX_ENTRY_KV, SLOT_INDEX_ENTRY_GATE}}},
+    {offsetof(struct layer, hyper[0].mix), {.matrix = {SLOT_HC_ATTN}}},
+    {offsetof(struct layer, hyper[1].mix), {.matrix = {SLOT_HC_FFN}}},
     {offsetof(struct layer, mixer.in),
      {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
     {offsetof(struct layer, mixer.out),
      {.matrix = {SLOT_STATE_OUT, SLOT_STATE_ATTN_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
     {offsetof(struct layer, mixer.decay_up), {.matrix = {SLOT_STATE_F_B}}},
     {offsetof(struct layer, mixer.gate_up), {.matrix = {SLOT_STATE_G_B}}},
-    {offsetof(struct layer, attn.out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
+    {offsetof(struct layer, attn.out),
+     {.matrix = {SLOT_ATTN_OUTPUT, SLOT_ATTN_OUTPUT_B}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, dense.gate_up),
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
@@ -451,8 +469,8 @@ static enum infer_status bind_store(struct model *m, int il) {
                                                 .n_kv_head = l->attn.n_kv_head,
                                                 .head_dim_k = l->attn.head_dim_k,
                                                 .head_dim_v = l->attn.head_dim_v,
-                                                .v_in_k = m->arch->attn.latent};
-    if (!l->index.n_head) return INFER_OK;
+                                                .v_in_k = m->arch->attn.latent || m->arch->attn.entries};
+    if (!l->index.n_head || m->arch->attn.entries) return INFER_OK;
     l->index.store = m->n_store++;
     m->store[l->index.store] =
         (struct kv_store){.group = g, .n_kv_head = 1, .head_dim_k = l->index.head_dim, .v_in_k = true};
@@ -585,7 +603,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
     l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
-    return attends && !m->encoder ? bind_store(m, il) : INFER_OK;
+    if (attends && !m->encoder) TRY(bind_store(m, il));
+    return bind_entries(b, il);
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
@@ -593,7 +612,7 @@ enum infer_status model_bind_tensors(struct model *m) {
                        .used = arena_alloc(&m->arena, m->file->n_tensor + 1),
                        .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 12};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
-    m->store = arena_alloc(&m->arena, 2 * (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
+    m->store = arena_alloc(&m->arena, 3 * (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
     m->state = arena_alloc(&m->arena, 2 * (size_t)m->n_layer * sizeof *m->state);
     if (!b.used || !m->group || !m->store || !m->window || !m->state)
@@ -610,7 +629,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     m->index_rope = m->rope[0];
     m->index_rope.kind = m->arch->attn.index_rope;
     TRY(bind_layer_inputs(&b));
-    TRY(bind_streams(&b));
+    TRY(m->hyper.n_round ? bind_hyper_head(&b) : bind_streams(&b));
     TRY(bind_draft_input(&b));
     const struct model before = *m;
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));

@@ -13,6 +13,9 @@ enum infer_status bind_streams(struct binder *b);
 enum infer_status bind_streams_of(struct binder *b, int il);
 /* What a symbolic size is in a layer; l NULL: outside of the layers. */
 int bind_dim(const struct model *m, const struct layer *l, enum dim d);
+/* bind_entries.c: what attention to entries keeps, its output, streams that are mixed, experts of ids; and what ends them. */
+enum infer_status bind_entries(struct binder *b, int il);
+enum infer_status bind_hyper_head(struct binder *b);
 /* The slot's name in the file, of layer il. */
 const char *bind_name(const struct model *m, char name[80], enum slot slot, int il);
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */

@@ -56,7 +56,7 @@ enum infer_status bind_streams(struct binder *b) {
 enum infer_status bind_streams_of(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    if (!m->n_stream) return INFER_OK;
+    if (!m->n_stream || m->hyper.n_round) return INFER_OK;
     float *ones = arena_alloc(&m->arena, (size_t)(m->n_stream + l->dense.n_ff) * sizeof *ones);
     if (!ones) return err_set(INFER_E_MEMORY, "out of memory for a layer");
     for (int i = 0; i < m->n_stream; i++) ones[i] = 1;

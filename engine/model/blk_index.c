@@ -8,7 +8,7 @@ static void rotate(struct emitter *e, const char *name, struct view x, int n_hea
     emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, &e->m->index_rope}});
 }
 
-static void choose(struct emitter *e, const struct layer *l, struct view q, struct view w) {
+void emit_choice(struct emitter *e, const struct layer *l, struct view q, struct view w) {
     const int lists = l->index.by.by_head ? l->index.n_head : 1;
     e->chosen = emit_buffer(e, "index", lists * choice_room(&l->index.by), BUF_ROWS_ALL, true);
     struct op_index o = {.q = q,
@@ -36,7 +36,7 @@ void emit_index(struct emitter *e, const struct layer *l, struct view h, struct 
     emit_op(e, "index_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, {-1, 0, 0}, l->index.store}});
     struct view q = emit_matmul(e, "index_q", low, &l->index.q, BUF_ROWS_ALL);
     rotate(e, "index_rope_q", q, n_head, n);
-    choose(e, l, q, view_columns(kw, n, n_head));
+    emit_choice(e, l, q, view_columns(kw, n, n_head));
 }
 
 void emit_index_runs(struct emitter *e, const struct layer *l, struct view h) {
@@ -48,5 +48,5 @@ void emit_index_runs(struct emitter *e, const struct layer *l, struct view h) {
     emit_rope(e, "index_rope_k", k, 1, n, l);
     emit_rope(e, "index_rope_q", q, n_head, n, l);
     emit_op(e, "index_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, none, l->index.store}});
-    choose(e, l, q, none);
+    emit_choice(e, l, q, none);
 }

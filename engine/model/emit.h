@@ -57,15 +57,24 @@ struct view emit_conv(struct emitter *e, const struct layer *l, struct view h); 
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);
 /* The positions that attention of this layer and those behind looks at, of x and the normalised latent of its queries (blk_index.c). */
 void emit_index(struct emitter *e, const struct layer *l, struct view h, struct view low);
+/* The choice itself, by queries and a weight for each of their heads, or without; sets e->chosen. */
+void emit_choice(struct emitter *e, const struct layer *l, struct view q, struct view w);
+/* blk_entries.c: attention to a window and to entries of runs of positions. */
+struct view emit_entries(struct emitter *e, const struct layer *l, struct view h);
 void emit_index_runs(struct emitter *e, const struct layer *l, struct view h); /* of x alone */
 /* Of forward.c: attention and the dense part, for blocks that are put together otherwise. */
 struct view emit_attention(struct emitter *e, const struct layer *l, struct view h);
 struct view emit_dense(struct emitter *e, const struct layer *l, struct view h);
+struct view emit_feed_forward(struct emitter *e, const struct layer *l, struct view x, struct view h);
 /* blk_streams.c: x [n_stream][n_embd] from its first n_embd numbers; a layer; the mean of all, in the first ones. sparse: gates. */
 void emit_streams_begin(struct emitter *e, struct view x);
 void emit_streams_layer(struct emitter *e, const struct layer *l, struct view x);
 void emit_streams_end(struct emitter *e, struct view x);
 void emit_sparse(struct emitter *e, const struct layer *l, struct view gate);
+/* blk_hyper.c: streams that are mixed, all of them the first in the beginning; a layer; what they come to. */
+void emit_hyper_begin(struct emitter *e, struct view x);
+void emit_hyper_layer(struct emitter *e, const struct layer *l, struct view x);
+struct view emit_hyper_end(struct emitter *e, struct view x);
 /* blk_draft.c: x of a model that drafts; and, where a head reads x in front of layer il, a copy of it among taps. */
 void emit_draft_input(struct emitter *e, struct view x);
 void emit_taps(struct emitter *e, int il, struct view x, struct view taps);

@@ -7,9 +7,10 @@ enum { MAX_EXPERT_FF = 1 << 22 };
 
 /* expert_gating_func; absent, or 0: the architecture's. */
 static enum infer_status read_act(const struct model *m, enum route_act *out) {
-    static const enum route_act known[] = {ROUTE_SOFTMAX, ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN};
+    static const enum route_act known[] = {ROUTE_SOFTMAX, ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN,
+                                           ROUTE_ROOT};
     int func;
-    TRY(model_read_int(m, "expert_gating_func", 0, 3, 0, &func));
+    TRY(model_read_int(m, "expert_gating_func", 0, 4, 0, &func));
     *out = func ? known[func] : m->arch->moe.act;
     if (!func && model_quirk(m, QUIRK_SIGMOIDS)) *out = ROUTE_SIGMOID;
     return INFER_OK;

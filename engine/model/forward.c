@@ -177,7 +177,8 @@ static struct view mixer(struct emitter *e, const struct layer *l, struct view h
 
 /* Without a limit it is none. */
 static enum act_kind act_of(const struct model *m, const struct act_numbers *k) {
-    return m->act == ACT_SILU_CLAMP && k->limit == 0 ? ACT_SILU : m->act;
+    const bool limited = m->act == ACT_SILU_CLAMP || m->act == ACT_SILU_LIMIT;
+    return limited && k->limit == 0 ? ACT_SILU : m->act;
 }
 /* act(gate) * up of the columns of gu, n each; act(gu) where it is no wider. */
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n,
@@ -264,7 +265,9 @@ static struct view own_experts(struct emitter *e, const struct layer *l, struct 
     struct view logits = emit_buffer(e, "ffn_router", l->moe.n_expert, BUF_ROWS_ALL, true),
                 choice = emit_buffer(e, "ffn_choice", 2 * l->moe.n_used, BUF_ROWS_ALL, true);
     emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->moe.router, true}});
-    emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->moe.route}});
+    const int told = l->moe.told ? e->m->n_vocab : 0;
+    emit_op(e, "ffn_choice",
+            (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->moe.route, l->moe.told, told}});
     if (l->moe.n_latent) return by_latent(e, l, h, choice, away);
     struct view y = away ? remote(e, h, choice) : chosen(e, l, h, choice);
     if (away && !l->moe.n_ff_shared) return y;
@@ -317,6 +320,10 @@ static struct view feed_forward(struct emitter *e, const struct layer *l, struct
     emit_norm(e, "post_experts_norm", s, s, n, &l->moe.post_experts_norm);
     emit_add(e, "ffn_beside", d, s);
     return d;
+}
+
+struct view emit_feed_forward(struct emitter *e, const struct layer *l, struct view x, struct view h) {
+    return feed_forward(e, l, x, h);
 }
 
 /* e = norm(proj x) + table[id], x the embedding: the input of each layer, one after the other. */
@@ -459,17 +466,25 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     if (!range->first && m->arch->scale.embd_norm) emit_unit_norm(&e, "embd_norm", x, x, m->n_embd);
     if (!range->first) encoder_input(&e, x);
     if (!range->first) layer_inputs(&e, x);
-    if (m->n_stream) emit_streams_begin(&e, all);
+    if (m->hyper.n_round)
+        emit_hyper_begin(&e, all);
+    else if (m->n_stream)
+        emit_streams_begin(&e, all);
     for (int il = range->first; il < range->end; il++) {
         emit_taps(&e, il, x, tapped);
         e.layer = il;
-        if (m->n_stream)
+        if (m->hyper.n_round)
+            emit_hyper_layer(&e, &m->layer[il], all);
+        else if (m->n_stream)
             emit_streams_layer(&e, &m->layer[il], all);
         else
             block(&e, &m->layer[il], x);
     }
     e.layer = -1;
-    if (m->n_stream) emit_streams_end(&e, all);
+    if (m->hyper.n_round)
+        x = emit_hyper_end(&e, all);
+    else if (m->n_stream)
+        emit_streams_end(&e, all);
     emit_taps(&e, range->end, x, tapped);
     if (m->encoder)
         emit_norm(&e, "output_norm", x, x, m->n_embd, &m->output_norm);

@@ -213,7 +213,12 @@ static enum infer_status read_clamps(struct model *m) {
     const size_t n = (size_t)(m->n_layer + m->n_draft);
     float *limit = arena_alloc(&m->arena, 2 * n * sizeof *limit);
     if (!limit) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    float all = 0;
+    if (m->act == ACT_SILU_LIMIT) TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &all));
+    for (size_t i = 0; i < n; i++) limit[i] = all;
     TRY(read_limits(m, "swiglu_clamp_exp", limit));
+    memcpy(limit + n, limit, n * sizeof *limit);
+    if (m->act == ACT_SILU_CLAMP) memset(limit + n, 0, n * sizeof *limit);
     TRY(read_limits(m, "swiglu_clamp_shexp", limit + n));
     for (int i = 0; i < m->n_layer; i++) {
         m->layer[i].act.limit = limit[i];
@@ -226,7 +231,7 @@ static enum infer_status read_clamps(struct model *m) {
 static enum infer_status read_act(struct model *m) {
     struct act_numbers k = {0};
     TRY(read_gelu(m));
-    if (m->act == ACT_SILU_CLAMP) return read_clamps(m);
+    if (m->act == ACT_SILU_CLAMP || m->act == ACT_SILU_LIMIT) return read_clamps(m);
     if (m->act == ACT_XIELU) return read_xielu(m);
     TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &k.limit));
     TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &k.alpha));
@@ -369,7 +374,7 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_list(m, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     int usual = 0; /* of files without a dense layer */
-    if (m->arch->mixer.kind == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])
+    if ((m->arch->mixer.kind == MIX_DELTA || m->arch->attn.entries) && m->arch->slot[SLOT_FFN_ROUTER])
         TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
     TRY(model_read_layers(m, "feed_forward_length", !m->arch->mixer.alone, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
@@ -392,5 +397,6 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_qk_unit(m));
     TRY(model_read_loops(m));
     TRY(m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m));
+    if (m->arch->attn.entries) return model_read_entries(m);
     return m->arch->attn.index_runs ? model_read_index_runs(m) : INFER_OK;
 }

@@ -54,6 +54,21 @@ struct layer {
         struct norm_weights q_norm, k_norm;
         struct weight_group q, kw;
     } index;
+    /* Beside the window, entries of runs of `every` positions (every 0: none): of x by weights of channels; twice: over two runs, and
+     * then index heads choose some. out_a: of groups of heads. */
+    struct {
+        int every, store, state, index_state;
+        bool twice;
+        const struct rope *rope; /* of entries: by the first position of a run */
+        const float *bias, *index_bias;
+        struct norm_weights norm, index_norm;
+        struct weight_group in, index_in, out_a; /* in: of the key and of entries */
+    } entry;
+    /* By what streams are read, written and mixed around attention, and around the feed-forward part. */
+    struct {
+        struct weight_group mix;
+        const float *scale, *base;
+    } hyper[2];
     struct {
         enum mixer kind;
         /* Layers with a state: stores of the convolution and of the heads. in: what is convolved; gates: the gate, beta,
@@ -84,6 +99,8 @@ struct layer {
         int first, n_own; /* of a rank that has whole experts: which; n_own 0: all */
         int n_latent;     /* experts read latent_down x and their sum goes through latent_up; 0: none */
         struct router route;
+        bool is_told;        /* ids have their experts: */
+        const int32_t *told; /* [n_vocab][n_used] */
         /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both
          * parts add. */
         struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
@@ -207,6 +224,14 @@ struct model {
     struct norm_weights input_proj_norm; /* of each layer's numbers apart; n: n_layer_input */
     /* Residual streams (0: one): the embedding, and products of it as large as it is; at the end the mean of the first and of products of the
      * others. mean: a row of 1 / n_embd. source: Baykal et al. 2023 (arXiv 2301.13310) */
+    /* Streams that are mixed: n_round of op_balance, 0: they are predicted, as below; in the end one of all, by head. source: Xie et al. 2025
+     * (arXiv 2512.24880) */
+    struct {
+        int n_round, n_group, rank; /* n_group, rank: of an output by groups */
+        float eps;
+        struct weight_group head;
+        const float *scale, *base;
+    } hyper;
     int n_stream, laurel_rank;
     struct weight_group stream_in[3], stream_out[3], mean;
     bool rope_given; /* model_give_rope set keys */

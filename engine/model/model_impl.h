@@ -39,6 +39,8 @@ enum infer_status model_read_encoder(struct model *m);
 enum infer_status model_read_latent(struct model *m);
 /* What chooses its positions (index_keys.c), for architectures that have that. */
 enum infer_status model_read_index(struct model *m);
+/* Entries of runs of positions, streams that are mixed, and experts that ids are told (entry_keys.c), for architectures that have them. */
+enum infer_status model_read_entries(struct model *m);
 /* The same of runs of positions (index_runs.c). */
 enum infer_status model_read_index_runs(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */

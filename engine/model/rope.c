@@ -52,8 +52,8 @@ static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_f
     if (m->arch->attn.latent && times > 0) {
         float all = yarn_magnitude(factor, times / 0.1f); /* files of such models have a tenth */
         if (r == &m->rope[0])
-            m->attn_scale *= all * all; /* of whole scores; attn_factor is of what rotates */
-    } else {
+            m->attn_scale *= all * all;  /* of whole scores; attn_factor is of what rotates */
+    } else if (!m->arch->attn.entries) { /* which are as large as without it */
         r->mscale *= yarn_magnitude(factor, 1);
         if (times > 0) r->mscale /= yarn_magnitude(factor, times);
     }
@@ -185,7 +185,11 @@ enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *d
     float base[2];
     TRY(model_read_int(m, "rope.scaling.dynamic_context_length", 0, MODEL_MAX_CTX, 0, &m->n_ctx_most));
     TRY(model_read_float(m, "rope.freq_base", 1, 1e12f, 10000, &base[0]));
-    TRY(model_read_float(m, "rope.freq_base_swa", 1, 1e12f, base[0], &base[1]));
+    if (a->attn.entries) {
+        base[1] = base[0];
+        TRY(model_read_float(m, "attention.compress_rope_freq_base", 1, 1e12f, base[1], &base[0]));
+    } else
+        TRY(model_read_float(m, "rope.freq_base_swa", 1, 1e12f, base[0], &base[1]));
     if (divisor->beyond) {
         TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_short));
         m->rope[2] = m->rope[0], m->rope[3] = m->rope[1];
@@ -200,7 +204,7 @@ enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *d
     if (!rotated) return err_set(INFER_E_MEMORY, "out of memory for rope");
     TRY(read_rotated(m, rotated));
     for (int i = 0; i < m->n_layer; i++) {
-        int w = apart && m->layer[i].attn.window;
+        int w = apart && m->layer[i].attn.window && !m->layer[i].entry.every;
         m->layer[i].attn.rope = rotated[i] ? &m->rope[w] : &none;
         m->layer[i].attn.rope_long = m->n_ctx_short ? rotated[i] ? &m->rope[2 + w] : &none : NULL;
     }

@@ -107,7 +107,7 @@ static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
     for (int il = 0; il < s->of->n_layer; il++) {
         const struct layer *l = &s->of->layer[il];
         if (!attends(l) || l->attn.n_kv_head != n_kv_head) continue;
-        if (l->index.n_head) return CUT_NONE;
+        if (l->index.n_head || s->of->arch->attn.entries) return CUT_NONE;
         const int each = l->attn.n_head / n_kv_head;
         const int keys = shard_unit(&l->attn.out, each * l->attn.head_dim_v),
                   queries = shard_unit(&l->attn.out, l->attn.head_dim_v);

@@ -5,6 +5,7 @@
 #include "seam/kv_low.h"
 #include "seam/draw.h"
 #include "seam/op_list.h"
+#include "seam/balance.h"
 #include "seam/router.h"
 #include "seam/profile.h"
 #include "seam/tap.h"
@@ -90,7 +91,8 @@ static void ref_rope(struct ref *r, const struct op_rope *o) {
             float *x = ref_row(r, o->x, t) + h * o->head_dim;
             for (int i = 0; i < half; i++) {
                 double a = (double)step_axis(&r->step, o->rope, t, i) * (double)o->rope->inv_freq[i];
-                double c = (double)o->rope->mscale * cos(a), s = (double)o->rope->mscale * sin(a);
+                double c = (double)o->rope->mscale * cos(a),
+                       s = (double)o->rope->mscale * sin(o->back ? -a : a);
                 float *p = neox ? &x[i] : &x[2 * i], *q = neox ? &x[i + half] : &x[2 * i + 1];
                 double re = (double)*p * c - (double)*q * s, im = (double)*q * c + (double)*p * s;
                 *p = (float)re;
@@ -101,7 +103,28 @@ static void ref_rope(struct ref *r, const struct op_rope *o) {
 
 static void ref_route(struct ref *r, const struct op_route *o) {
     for (int t = 0; t < ref_rows_in(r, o->logits); t++)
-        router_row(o->router, ref_row(r, o->logits, t), ref_row(r, o->choice, t));
+        router_row(o->router, ref_row(r, o->logits, t), step_told(&r->step, o, t), ref_row(r, o->choice, t));
+}
+
+static void ref_balance(struct ref *r, const struct op_balance *o) {
+    for (int t = 0; t < ref_rows_in(r, o->x); t++) balance_row(o, ref_row(r, o->x, t), ref_row(r, o->out, t));
+}
+
+static void ref_streams(struct ref *r, const struct op_streams *o) {
+    const int m = op_streams_out(o), d = o->x.width / o->n;
+    for (int t = 0; t < ref_rows_in(r, o->x); t++) {
+        const float *x = ref_row(r, o->x, t), *M = ref_row(r, o->M, t),
+                    *y = o->write.buf >= 0 ? ref_row(r, o->y, t) : NULL;
+        float *out = ref_row(r, o->out, t);
+        for (int i = 0; i < d; i++) {
+            double sum[STREAMS_MAX];
+            for (int k = 0; k < m; k++) {
+                sum[k] = y ? (double)ref_row(r, o->write, t)[k] * (double)y[i] : 0;
+                for (int j = 0; j < o->n; j++) sum[k] += (double)M[j * m + k] * (double)x[j * d + i];
+            }
+            for (int k = 0; k < m; k++) out[k * d + i] = (float)sum[k];
+        }
+    }
 }
 
 /* Member m, whose outputs begin at column col, of choice j of row t. */
@@ -224,6 +247,9 @@ static double activate(const struct op_glu *o, double x) {
         return (double)o->k.limit * tanh(x / (double)o->k.limit);
     case ACT_SCALE:
         return (double)o->k.limit * x;
+    case ACT_SILU_LIMIT:
+        x = x > (double)o->k.limit ? (double)o->k.limit : x;
+        return x / (1 + exp(-x));
     case ACT_SWIGLU_OAI:
         x = fmin(x, (double)o->k.limit);
         return x / (1 + exp(-(double)o->k.alpha * x));
@@ -247,9 +273,9 @@ static double activate(const struct op_glu *o, double x) {
 
 /* What the activation is times, of up. */
 static double factor(const struct op_glu *o, double up) {
-    if (o->act != ACT_SWIGLU_OAI && o->act != ACT_SILU_CLAMP) return up;
-    if (o->act == ACT_SILU_CLAMP)
-        return isnan(up) ? up : fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit));
+    const bool clamped = o->act == ACT_SILU_CLAMP || o->act == ACT_SILU_LIMIT;
+    if (o->act != ACT_SWIGLU_OAI && !clamped) return up;
+    if (clamped) return isnan(up) ? up : fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit));
     return fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit)) + 1;
 }
 
@@ -432,6 +458,7 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_CONV:
     case OP_DELTA:
     case OP_SSM:
+    case OP_COMPRESS:
         ref_run_state(r, op);
         return;
     case OP_ROUTE:
@@ -440,6 +467,12 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_LOWRANK:
     case OP_HEADS:
         run_stacks(r, op);
+        return;
+    case OP_BALANCE:
+        ref_balance(r, &op->balance);
+        return;
+    case OP_STREAMS:
+        ref_streams(r, &op->streams);
         return;
     case OP_POSITION:
         ref_position(r, &op->position);
@@ -506,7 +539,7 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
             kv_pool_bytes(c, i, kv_k_bytes(&c->store[i])) + kv_pool_bytes(c, i, kv_v_bytes(&c->store[i]));
     for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
     out->workspace_bytes =
-        max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * (sizeof(double) + sizeof(float)) + 4096;
+        max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * (2 * sizeof(double) + sizeof(float)) + 4096;
     out->workspace_bytes += n_vocab * (sizeof(float) + sizeof(struct draw_candidate));
     out->output_bytes = 2 * max_out * (sizeof(int32_t) + sizeof(struct infer_top)) +
                         2 * ROW_CLASS_COUNT * (size_t)c->n_logits * n_vocab * sizeof(float);
@@ -555,7 +588,7 @@ static enum infer_status take_memory(struct ref *r) {
     for (int i = 0; i < c->n_state; i++) TRY(mem_new(&r->state[i], state_pool_bytes(c, i), "states"));
     TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
     TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
-    TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
+    TRY(mem_new(&r->score, 2 * ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
     TRY(mem_new(&r->index, ((size_t)c->n_ctx + 1) * sizeof *r->index, "scores of a choice"));
     TRY(mem_new(&r->x, (size_t)c->n_vocab * sizeof *r->x, "a row of logits"));
     TRY(mem_new(&r->heap, (size_t)c->n_vocab * sizeof *r->heap, "candidates"));

@@ -80,24 +80,36 @@ static const float *chosen_of(struct ref *r, const struct op_attend *o, int t, i
 }
 static int seen(struct ref *r, const struct op_attend *o, int t, int g) {
     int n = 0;
-    if (!o->by.n_top) return step_last(&r->step, o, t) - op_attend_first(o, r->step.pos[t]) + 1;
+    if (!o->by.n_top || o->entries) return step_last(&r->step, o, t) - op_attend_first(o, r->step.pos[t]) + 1;
     while (n < choice_room(&o->by) && chosen_of(r, o, t, g)[n] >= 0) n++;
     return n;
 }
 static int seen_at(struct ref *r, const struct op_attend *o, int t, int g, int i) {
-    return o->by.n_top ? (int)chosen_of(r, o, t, g)[i] : op_attend_first(o, r->step.pos[t]) + i;
+    return o->by.n_top && !o->entries ? (int)chosen_of(r, o, t, g)[i]
+                                      : op_attend_first(o, r->step.pos[t]) + i;
+}
+
+/* The i-th key, or value, of those that key head g looks at: of n positions, then of entries. */
+static void load_seen(struct ref *r, const struct op_attend *o, bool value, int t, int g, int i, int n) {
+    if (i < n) {
+        load_kept(r, &r->c.store[o->store], o->store, value, t, seen_at(r, o, t, g, i), g);
+        return;
+    }
+    const int run = i - n, p = o->by.n_top ? (int)chosen_of(r, o, t, g)[run] : (run + 1) * o->by.block - 1;
+    load_kept(r, &r->c.store[o->entries - 1], o->entries - 1, value, t, p, g);
 }
 
 /* One query head of one row: scores, softmax, weighted sum. */
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
-    const int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], n = seen(r, o, t, g);
+    const int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], near = seen(r, o, t, g),
+              n = near + (o->entries ? choice_count(&o->by, pos) : 0);
     const float *q = ref_row(r, o->q, t) + h * s->head_dim_k;
     float *out = ref_row(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
     for (int k = 0; k < n; k++) {
-        load_kept(r, s, o->store, false, t, seen_at(r, o, t, g, k), g);
+        load_seen(r, o, false, t, g, k, near);
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
         a *= scale;
@@ -109,7 +121,7 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
     for (int k = 0; k < n; k++) {
-        load_kept(r, s, o->store, true, t, seen_at(r, o, t, g, k), g);
+        load_seen(r, o, true, t, g, k, near);
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[k] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);

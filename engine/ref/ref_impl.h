@@ -12,7 +12,7 @@ struct ref {
     float **state;               /* state[store][n_state_slot][n_elem] */
     float *row;                  /* row[max k]: one decoded row of weights */
     float *head;                 /* head[max head_dim]: one decoded row of the cache */
-    double *score;               /* score[n_ctx + 1] */
+    double *score;               /* score[2 n_ctx + 2]: of positions, and of entries */
     float *index;                /* index[n_ctx + 1] */
     float *x;                    /* x[n_vocab]: a row of logits as a draw changes it */
     struct draw_candidate *heap; /* heap[n_vocab] */

@@ -108,8 +108,40 @@ static void ref_ssm(struct ref *r, const struct op_ssm *o) {
         for (int h = 0; h < o->n_head; h++) ssm_head(r, o, t, h);
 }
 
+/* ---- entries of runs ------------------------------------------------------------------------------------------ */
+
+/* Channel c of what the run that ends at pos comes to; state [span][2][width]. */
+static float entry(const struct op_compress *o, const float *state, int pos, int c) {
+    const int n = o->out.width, width = o->x.width, span = op_compress_span(o), run = pos + 1 - o->ratio,
+              first = run ? pos + 1 - span : run;
+    double top = -INFINITY, sum = 0, all = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int p = first; p <= pos; p++) {
+            const int at = width > n && p >= run ? c + n : c;
+            const float *x = state + (size_t)(p % span) * 2 * (size_t)width + at;
+            const double g = (double)x[width] + (double)o->bias[p % o->ratio * width + at];
+            if (!pass) top = fmax(top, g);
+            if (pass) sum += exp(g - top), all += exp(g - top) * (double)x[0];
+        }
+    return (float)(all / sum);
+}
+
+static void ref_compress(struct ref *r, const struct op_compress *o) {
+    const size_t width = (size_t)o->x.width;
+    for (int t = 0; t < r->step.n_row; t++) {
+        const int pos = r->step.pos[t];
+        float *state = ref_state(r, o->state, r->step.slot[t]),
+              *place = state + (size_t)(pos % op_compress_span(o)) * 2 * width;
+        memcpy(place, ref_row(r, o->x, t), width * sizeof *place);
+        memcpy(place + width, ref_row(r, o->gate, t), width * sizeof *place);
+        for (int c = 0; c < o->out.width; c++)
+            ref_row(r, o->out, t)[c] = (pos + 1) % o->ratio ? 0 : entry(o, state, pos, c);
+    }
+}
+
 void ref_run_state(struct ref *r, const struct op *op) {
     if (op->kind == OP_CONV) ref_conv(r, &op->conv);
     if (op->kind == OP_DELTA) ref_delta(r, &op->delta);
     if (op->kind == OP_SSM) ref_ssm(r, &op->ssm);
+    if (op->kind == OP_COMPRESS) ref_compress(r, &op->compress);
 }

@@ -115,6 +115,9 @@ enum op_kind {
     OP_GATHER,
     OP_LOWRANK,
     OP_INDEX,
+    OP_COMPRESS,
+    OP_BALANCE,
+    OP_STREAMS,
     OP_KIND_COUNT
 };
 
@@ -170,6 +173,7 @@ struct op_matmul {
  * a = pos[t] * inv_freq[i] (in double on ref), c = mscale cos a, s = mscale sin a:
  *   NEOX:        (x[i], x[i + n_rot/2])  <-  (x[i] c - x[i + n_rot/2] s, x[i + n_rot/2] c + x[i] s)
  *   INTERLEAVED: (x[2i], x[2i+1])        <-  the same on neighbours
+ * back: by -a. every (of struct rope): pos[t] counts as the first position of its run of so many.
  * source: Su et al. 2021; scaling is folded into inv_freq and mscale when the model is bound. */
 enum rope_kind { ROPE_NONE, ROPE_NEOX, ROPE_INTERLEAVED };
 struct rope {
@@ -179,11 +183,13 @@ struct rope {
     const float *inv_freq; /* inv_freq[n_rot / 2] */
     /* axis[n_rot / 2]: whose position turns a pair: 0: pos, 1 .. 3: step.axis[0 .. 2]; NULL: pos turns all */
     const int32_t *axis;
+    int every; /* 0: 1 */
 };
 struct op_rope {
     struct view x;
     int n_head, head_dim;
     const struct rope *rope;
+    bool back;
 };
 
 /* kv_put: store.K[page(pos[t])][h][pos[t] % KV_PAGE] = k[t][h], V the same; converts to the store's type. v is absent where the
@@ -195,22 +201,25 @@ struct op_kv_put {
 
 /* How attention's positions are chosen: the n_top best, or the n_top best runs of `block` positions from 0 on; n_top 0: all are looked at. Runs that
  * are there in part are chosen like others, the last n_local of a row's always; or (whole) only whole ones are, and what is behind them is
- * looked at beside them. by_head: each key head has positions of its own. */
+ * looked at beside them. by_head: each key head has positions of its own. ends: a run's last position stands for it, whole ones alone are
+ * there, and nothing beside them is looked at; n_top 0: all of them. */
 struct choice {
     int n_top, block, n_local; /* block 0: 1 */
-    bool whole, by_head;
+    bool whole, by_head, ends;
 };
 static inline int choice_block(const struct choice *c) { return c->block > 1 ? c->block : 1; }
 /* Room of a list of positions; and how many of it the row at pos has. */
 static inline int choice_room(const struct choice *c) {
+    if (c->ends) return c->n_top;
     return c->n_top * choice_block(c) + (c->whole ? choice_block(c) - 1 : 0);
 }
 static inline int choice_runs(const struct choice *c, int pos) {
-    return c->whole ? (pos + 1) / choice_block(c) : pos / choice_block(c) + 1;
+    return c->whole || c->ends ? (pos + 1) / choice_block(c) : pos / choice_block(c) + 1;
 }
 static inline int choice_count(const struct choice *c, int pos) {
-    const int n = choice_block(c), rest = (pos + 1) % n;
-    if (!c->n_top || choice_runs(c, pos) <= c->n_top) return pos + 1;
+    const int n = choice_block(c), rest = (pos + 1) % n, runs = choice_runs(c, pos);
+    if (c->ends) return c->n_top && runs > c->n_top ? c->n_top : runs;
+    if (!c->n_top || runs <= c->n_top) return pos + 1;
     return c->n_top * n + (c->whole ? rest : rest ? rest - n : 0);
 }
 
@@ -226,6 +235,8 @@ static inline int choice_count(const struct choice *c, int pos) {
  * one behind the other: window > 0: those at most window / 2 rows away; bias (and no softcap): a[p] += bias[h][n_bias + d], d = t - p, at
  * least -n_bias and at most n_bias.
  * by.n_top > 0: of these p only those in chosen[t], as `index` has them; with a store, without window, temperature and both.
+ * entries > 0 (by.ends): in the same softmax, beside these p, the entries of runs of positions that are over: keys and values of store
+ * entries - 1, which has one head and v_in_k as `store` has, at the last positions of runs of by.block, all or (by.n_top) those in chosen[t].
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -245,6 +256,7 @@ struct op_attend {
     int n_bias;
     struct view chosen;
     struct choice by;
+    int entries; /* 0: none */
 };
 /* The first position that the row of position pos sees. */
 static inline int op_attend_first(const struct op_attend *o, int pos) {
@@ -255,7 +267,7 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
 
 /* index: the positions that attention of a row looks at, among p <= pos[t] of its sequence, K: keys of the store's only head:
  *   s[p] = sum_h w[t][h] max(0, q[t][h] . K[p]), w absent: 1; by_head: list h has s[p] = q[t][h] . K[p]
- *   runs of positions (by.block) have the greatest s of theirs that the row sees, or (by.whole) that of their last one.
+ *   runs of positions (by.block) have the greatest s of theirs that the row sees, or (by.whole, by.ends) that of their last one.
  * A list is those of the by.n_top greatest s, the lower p first where they are equal, or all p where they are no more; ascending, -1 behind
  * the last. chosen [t][choice_room], by_head: [t][n_head][choice_room].
  * q [t][n_head][head_dim_k], w [t][n_head], chosen float32. s is rounded to float32 and chosen by as seam/choose.h has it. All rows'
@@ -274,9 +286,10 @@ static inline int op_index_lists(const struct op_index *o) { return o->by.by_hea
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
  *   SILU_CLAMP min(x / (1 + exp(-x)), limit), times u between -limit and limit with u = up[t][i];  SOFTPLUS ln(1 + exp(x));
+ *   SILU_LIMIT g / (1 + exp(-g)) with g = min(x, limit), times that u;
  *   SIGMOID 1 / (1 + exp(-x));  CLAMP min(max(x, beta), limit);
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
- * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010); HF modeling_step3p7. */
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010); HF modeling_step3p7, modeling_deepseek_v4. */
 enum act_kind {
     ACT_SILU,
     ACT_GELU_TANH,
@@ -290,6 +303,7 @@ enum act_kind {
     ACT_CLAMP,
     ACT_SOFTPLUS,
     ACT_SILU_CLAMP,
+    ACT_SILU_LIMIT,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
@@ -390,18 +404,56 @@ struct op_ssm {
     float lo, hi;
 };
 
+/* compress: one entry for each run of `ratio` positions, made where its last one is, p over the run, channel by channel:
+ *   out[t][c] = sum_p w[p] x[p][c],  w = softmax over p of gate[p][c] + bias[p % ratio][c];  0 in rows within a run
+ * of x wider than out, twice: the channels c + n of the run's own positions, n = out.width, and, where there is a run before it, the channels c of
+ * that one's, all in one softmax. x, gate [t][width], out [t][n], bias [ratio][width]; out overlaps neither. Rows and slots as in conv.
+ * state [span][2][width], span = ratio, or twice that: x and gate of position p in place p % span. A row's bits do not depend on where steps
+ * end. source: DeepSeek-AI 2026 (DeepSeek-V4, section 2.3), HF modeling_deepseek_v4. */
+struct op_compress {
+    struct view x, gate, out;
+    int state, ratio; /* state: store */
+    const float *bias;
+};
+static inline int op_compress_span(const struct op_compress *o) {
+    return o->x.width > o->out.width ? 2 * o->ratio : o->ratio;
+}
+
+/* balance: by what n residual streams are read, written and mixed; x [t][2 n + n n], in these parts, y[part] = scale[part] x + base:
+ *   read[j] = sigmoid(y) + eps;  write[k] = 2 sigmoid(y);  M[j][k] = softmax over k of y[j], + eps; then n_round times, the first time without
+ *   what stands in front: (M[j] /= sum_k M[j][k] + eps;)  M[j][k] /= sum_j M[j][k] + eps
+ * x.width = n: read alone. out.width = x.width, may be x; scale[3], or [1], base [x.width]. seam/balance.h has the arithmetic, the same bits on
+ * every backend that has it. source: Xie et al. 2025 (arXiv 2512.24880), HF modeling_deepseek_v4. */
+enum { STREAMS_MAX = 8 };
+struct op_balance {
+    struct view x, out;
+    int n, n_round;
+    float eps;
+    const float *scale, *base;
+};
+
+/* streams: of n residual streams m = out.width / d others, d = x.width / n:
+ *   out[t][k][i] = write[t][k] * y[t][i] + sum_j M[t][j][k] * x[t][j][i], j ascending behind the first; write absent: 0
+ * x [t][n][d], M [t][n][m], y [t][d], write [t][m]; out may be x. All float32. */
+struct op_streams {
+    struct view x, M, y, write, out;
+    int n;
+};
+static inline int op_streams_out(const struct op_streams *o) { return o->out.width / (o->x.width / o->n); }
+
 /* route: which experts a row goes to, and how much each counts. choice[t][2 * n_used]: their ids as float32 numbers, then their
  * weights; logits[t][n_expert]. seam/router.h has the arithmetic, float32 in one order on every backend, so that equal logits give equal
  * bits. With l the logits, capped where softcap > 0 (softcap * tanh(l / softcap)):
- *   s = softmax of l over all experts | sigmoid(l) | l (ROUTE_CHOSEN);  c = s + bias (of the choice alone)
+ *   s = softmax of l over all experts | sigmoid(l) | sqrt(ln(1 + exp(l))) (ROUTE_ROOT) | l (ROUTE_CHOSEN);  c = s + bias (of the choice alone)
  *   groups: n_expert in n_group equal runs, whose score is the largest c or the sum of the two largest; only experts of the
  *   n_group_used best groups can be chosen (n_used of them there must be)
  *   the n_used experts of largest c, that one first; groups and experts: the lowest index on ties, a NaN is -infinity
  *   w = s of the chosen, ROUTE_CHOSEN: softmax of l over them, ROUTE_NEAR (no bias, no groups): for each, m its l, 1 / sum of exp(l' - m)
  *   over itself and those not chosen before it whose (m - l') / max(|l'|, m) is not above eps;  norm: w /= sum w + eps, or w /= max(sum w, eps)
  *   w *= scale * expert_scale[e] (NULL: 1)
- * choice is float32 (struct buf). source: Shazeer et al. 2017; DeepSeek-AI 2024 (groups, bias). */
-enum route_act { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN, ROUTE_NEAR };
+ * told: rows of ids, in the step's order, have the experts that told[id][n_used] says, in its order, and their weights as others have.
+ * choice is float32 (struct buf). source: Shazeer et al. 2017; DeepSeek-AI 2024 (groups, bias); HF modeling_deepseek_v4 (told). */
+enum route_act { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN, ROUTE_NEAR, ROUTE_ROOT };
 enum route_norm { ROUTE_NORM_NONE, ROUTE_NORM_ADD, ROUTE_NORM_CLAMP };
 enum { ROUTE_EXPERTS_MAX = 1024, ROUTE_USED_MAX = 64, ROUTE_GROUPS_MAX = 64 };
 struct router {
@@ -415,6 +467,8 @@ struct router {
 struct op_route {
     struct view logits, choice;
     const struct router *router;
+    const int32_t *told; /* told[n_told][n_used], below n_expert; NULL: none */
+    int n_told;
 };
 
 /* experts: of each row, the matrices that it chose (e = id j of choice[t], j < n_used), for each member of the group, all of them
@@ -540,6 +594,9 @@ struct op {
         struct op_gather gather;
         struct op_lowrank lowrank;
         struct op_index index;
+        struct op_compress compress;
+        struct op_balance balance;
+        struct op_streams streams;
     };
 };
 

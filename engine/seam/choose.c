@@ -45,7 +45,7 @@ static void runs_of(const struct choice *c, float *score, int n_run, int pos) {
     for (int b = 0; b < n_run; b++) {
         const int last = (b + 1) * n - 1 < pos ? (b + 1) * n - 1 : pos;
         float best = score[last];
-        for (int p = b * n; p < last && !c->whole; p++)
+        for (int p = b * n; p < last && !c->whole && !c->ends; p++)
             if (router_key(score[p]) > router_key(best)) best = score[p];
         score[b] = b >= n_run - c->n_local ? INFINITY : best > FLT_MAX ? FLT_MAX : best;
     }
@@ -62,6 +62,10 @@ void choose_positions(const struct choice *c, float *score, int pos, float *out)
     }
     runs_of(c, score, n_run, pos);
     choose_top(score, n_run, run, c->n_top);
+    if (c->ends) {
+        for (int j = 0; j < n_list; j++) run[j] = run[j] * (float)n + (float)(n - 1);
+        return;
+    }
     for (int j = 0; j < n_list; j++) { /* positions of a run never reach runs that are still to be read */
         const int first = (int)run[j] * n;
         for (int p = first; p < first + n && p <= pos; p++) out[at++] = (float)p;

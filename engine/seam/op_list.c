@@ -70,6 +70,14 @@ static const struct op_places {
                   .read = {AT(index.q), AT(index.w)},
                   .write = AT(index.chosen),
                   .reads_store = AT(index.store)},
+    [OP_COMPRESS] = {.span = OP_SPAN_STEP,
+                     .read = {AT(compress.x), AT(compress.gate)},
+                     .write = AT(compress.out),
+                     .state = AT(compress.state)},
+    [OP_BALANCE] = {.span = OP_SPAN_BUFFER, .read = {AT(balance.x)}, .write = AT(balance.out)},
+    [OP_STREAMS] = {.span = OP_SPAN_BUFFER,
+                    .read = {AT(streams.x), AT(streams.M), AT(streams.y), AT(streams.write)},
+                    .write = AT(streams.out)},
 };
 _Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
 _Static_assert(sizeof(struct op) < 256, "places are bytes");
@@ -116,9 +124,17 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_ROUTE:
         constant(u, op->route.router->bias, op->route.router->n_expert);
         constant(u, op->route.router->expert_scale, op->route.router->n_expert);
+        constant(u, op->route.told, op->route.n_told * op->route.router->n_used);
         return;
     case OP_POSITION:
         constant(u, op->position.table, op->position.n_pos * op->position.x.width);
+        return;
+    case OP_COMPRESS:
+        constant(u, op->compress.bias, op->compress.ratio * op->compress.x.width);
+        return;
+    case OP_BALANCE:
+        constant(u, op->balance.scale, op->balance.x.width > op->balance.n ? 3 : 1);
+        constant(u, op->balance.base, op->balance.x.width);
         return;
     case OP_COLUMNS:
         constant(u, op->columns.from, op->columns.x.width);
@@ -140,6 +156,7 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_GATHER:
     case OP_LOWRANK:
     case OP_INDEX:
+    case OP_STREAMS:
     case OP_KIND_COUNT:
         return;
     }
@@ -161,13 +178,16 @@ static bool is_read(const struct op *op, int i, struct view v) {
 
 const char *op_kind_name(enum op_kind kind) {
     static const char *const kinds[] = {
-        [OP_EMBED] = "embed",     [OP_NORM] = "norm",     [OP_MATMUL] = "matmul",     [OP_ROPE] = "rope",
-        [OP_KV_PUT] = "kv_put",   [OP_ATTEND] = "attend", [OP_GLU] = "glu",           [OP_ADD] = "add",
-        [OP_ROWS] = "rows",       [OP_MERGE] = "merge",   [OP_INPUT] = "input",       [OP_SELECT] = "select",
-        [OP_CONV] = "conv",       [OP_DELTA] = "delta",   [OP_SSM] = "ssm",           [OP_ROUTE] = "route",
-        [OP_EXPERTS] = "experts", [OP_MIX] = "mix",       [OP_POSITION] = "position", [OP_HEADS] = "heads",
-        [OP_COLUMNS] = "columns", [OP_REMOTE] = "remote", [OP_REDUCE] = "reduce",     [OP_GATHER] = "gather",
-        [OP_LOWRANK] = "lowrank", [OP_INDEX] = "index"};
+        [OP_EMBED] = "embed",       [OP_NORM] = "norm",       [OP_MATMUL] = "matmul",
+        [OP_ROPE] = "rope",         [OP_KV_PUT] = "kv_put",   [OP_ATTEND] = "attend",
+        [OP_GLU] = "glu",           [OP_ADD] = "add",         [OP_ROWS] = "rows",
+        [OP_MERGE] = "merge",       [OP_INPUT] = "input",     [OP_SELECT] = "select",
+        [OP_CONV] = "conv",         [OP_DELTA] = "delta",     [OP_SSM] = "ssm",
+        [OP_ROUTE] = "route",       [OP_EXPERTS] = "experts", [OP_MIX] = "mix",
+        [OP_POSITION] = "position", [OP_HEADS] = "heads",     [OP_COLUMNS] = "columns",
+        [OP_REMOTE] = "remote",     [OP_REDUCE] = "reduce",   [OP_GATHER] = "gather",
+        [OP_LOWRANK] = "lowrank",   [OP_INDEX] = "index",     [OP_COMPRESS] = "compress",
+        [OP_BALANCE] = "balance",   [OP_STREAMS] = "streams"};
     return kinds[kind];
 }
 
@@ -186,6 +206,7 @@ struct op_use op_uses(const struct op *op) {
     struct op_use u = {.span = p->span,
                        .reads_store = number_at(op, p->reads_store),
                        .writes_store = number_at(op, p->writes_store),
+                       .reads_entries = op->kind == OP_ATTEND ? op->attend.entries - 1 : -1,
                        .state = number_at(op, p->state)};
     for (int i = 0; i < OP_READS && p->read[i]; i++) {
         const struct view v = view_at(op, p->read[i]);
@@ -301,7 +322,7 @@ bool config_uses_store(const struct backend_config *c, int store) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);
-            if (u.reads_store == store || u.writes_store == store) return true;
+            if (u.reads_store == store || u.writes_store == store || u.reads_entries == store) return true;
         }
     return false;
 }

@@ -33,6 +33,7 @@ struct op_use {
     const struct weight *weight;      /* weight[n_weight] */
     const struct weight_group *group; /* of these weights; NULL: a table of its own */
     int reads_store, writes_store;    /* of keys and values; -1: none */
+    int reads_entries;                /* a store beside the first; -1: none */
     int state;                        /* state store, read and written; -1: none */
 };
 struct op_use op_uses(const struct op *op);
@@ -82,7 +83,13 @@ bool list_rows_apart(const struct op_list *l, const struct op *a, const struct o
 /* The position that turns pair i of row t. */
 static inline int step_axis(const struct step *s, const struct rope *r, int t, int i) {
     const int axis = r->axis ? r->axis[i] : 0;
-    return axis && s->axis[axis - 1] ? s->axis[axis - 1][t] : s->pos[t];
+    const int pos = axis && s->axis[axis - 1] ? s->axis[axis - 1][t] : s->pos[t];
+    return r->every > 1 ? pos - pos % r->every : pos;
+}
+/* What row t of the step is told of its experts; NULL: nothing. */
+static inline const int32_t *step_told(const struct step *s, const struct op_route *o, int t) {
+    if (!o->told || (s->input && s->input[t]) || s->id[t] < 0 || s->id[t] >= o->n_told) return NULL;
+    return o->told + (size_t)s->id[t] * (size_t)o->router->n_used;
 }
 
 /* The last position that row t sees. */

@@ -153,7 +153,8 @@ static void seen_by(const struct op_attend *o, const struct step *s, double *all
     for (int t = 0; t < s->n_row; t++) {
         const int last = o->store < 0 ? s->n_row - 1 : step_last(s, o, t);
         double n = last - op_attend_first(o, s->pos ? s->pos[t] : 0) + 1;
-        if (o->by.n_top) n = choice_count(&o->by, s->pos[t]);
+        if (o->entries) n += choice_count(&o->by, s->pos[t]);
+        if (o->by.n_top && !o->entries) n = choice_count(&o->by, s->pos[t]);
         *all += n;
         if (n > most) most = n;
     }

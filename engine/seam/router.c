@@ -27,6 +27,8 @@ static void score(const struct router *r, const float *logits, struct scores *ou
         for (int e = 0; e < n; e++) out->key[e] = router_key(out->s[e]);
     if (r->act == ROUTE_SIGMOID)
         for (int e = 0; e < n; e++) out->s[e] = router_sigmoid(out->s[e]);
+    if (r->act == ROUTE_ROOT)
+        for (int e = 0; e < n; e++) out->s[e] = router_root(out->s[e]);
     if (r->act == ROUTE_SOFTMAX) {
         for (int e = 0; e < n; e++)
             if (out->s[e] > top) top = out->s[e];
@@ -82,13 +84,13 @@ static float near_weight(const struct router *r, const struct scores *s, int e) 
     return ROUTER_DIV(1.f, sum);
 }
 
-void router_row(const struct router *r, const float *logits, float *choice) {
+void router_row(const struct router *r, const float *logits, const int32_t *told, float *choice) {
     struct scores s;
     float *w = choice + r->n_used, sum = 0, top = -INFINITY;
     score(r, logits, &s);
     if (r->n_group > 1) limit_groups(r, &s);
     for (int j = 0; j < r->n_used; j++) {
-        int e = first(s.key, r->n_expert);
+        const int e = told ? told[j] : first(s.key, r->n_expert);
         s.key[e] = 0;
         choice[j] = (float)e;
         w[j] = r->act == ROUTE_NEAR ? near_weight(r, &s, e) : s.s[e];

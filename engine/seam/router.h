@@ -67,6 +67,20 @@ ROUTER_FN float router_cap(float x, float cap) {
     const float e = router_exp(ROUTER_MUL(2.f, ROUTER_DIV(x, cap)));
     return ROUTER_MUL(cap, ROUTER_ADD(1.f, ROUTER_MUL(-1.f, ROUTER_DIV(2.f, ROUTER_ADD(1.f, e)))));
 }
+/* sqrt(ln(1 + exp(x))); ln(1 + y), y = exp(-|x|), as 2 artanh(y / (2 + y)), by its series, within 2e-7 of it. */
+ROUTER_FN float router_root(float x) {
+    if (x != x) return x;
+    const float y = router_exp(x < 0 ? x : ROUTER_MUL(x, -1.f)), z = ROUTER_DIV(y, ROUTER_ADD(2.f, y)),
+                q = ROUTER_MUL(z, z);
+    float p = 1.f / 13;
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f / 11);
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f / 9);
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f / 7);
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f / 5);
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f / 3);
+    p = ROUTER_ADD(ROUTER_MUL(p, q), 1.f);
+    return sqrtf(ROUTER_ADD(x > 0 ? x : 0, ROUTER_MUL(2.f, ROUTER_MUL(z, p))));
+}
 ROUTER_FN float router_logit(const struct router *r, float x) {
     return r->softcap > 0 ? router_cap(x, r->softcap) : x;
 }
@@ -86,8 +100,8 @@ ROUTER_FN float router_weight(const struct router *r, float s, float divisor, fl
 extern "C" {
 #endif
 
-/* One row: logits[n_expert] -> choice[2 * n_used]. */
-void router_row(const struct router *r, const float *logits, float *choice);
+/* One row: logits[n_expert] -> choice[2 * n_used]. told[n_used]: the experts; NULL: the best. */
+void router_row(const struct router *r, const float *logits, const int32_t *told, float *choice);
 
 #ifdef __cplusplus
 }

@@ -37,6 +37,8 @@ def draw_vector(name, p, zero_centred):
         return 5 * torch.rand_like(p) - 4
     if name.endswith("sinks"):
         return noise
+    if name.endswith(("_hc.scale", "hc_scale")):  # of what mixes streams
+        return 1 + 0.3 * noise
     if name.endswith(("alpha_p", "alpha_n")):
         return 0.5 * noise
     if name.endswith("weight"):
@@ -59,6 +61,9 @@ def fill(model, zero_centred=False):
         for short, p in own:
             name = f"{prefix}.{short}" if prefix else short
             if name not in stored or short in ("beta", "eps"):
+                continue
+            if short == "tid2eid":  # experts of ids
+                p.copy_(torch.stack([torch.randperm(module.num_experts)[: module.top_k] for _ in p]))
                 continue
             if p.ndim <= 1 or short in CHOICE or short == "A_log":
                 new = draw_vector(name, p, zero_centred)

@@ -1,6 +1,9 @@
 """The models with latent attention: keys and values are products of one short vector a position."""
 import json
 
+from safetensors import safe_open
+from safetensors.torch import save_file
+
 from .dense import YARN
 from .moe import STACKED, moe
 
@@ -9,6 +12,34 @@ SCALES = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
 DEEP = dict(num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=12,
             first_k_dense_replace=1, n_shared_experts=2, routed_scaling_factor=1.7)
 INDEX = dict(index_n_heads=3, index_head_dim=12, index_topk=12, **MLA)
+
+V4 = dict(num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1, head_dim=32, q_lora_rank=24, partial_rotary_factor=0.25, o_groups=2, o_lora_rank=12,
+          layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"],
+          compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 16}, sliding_window=20, index_n_heads=3, index_head_dim=16, index_topk=6,
+          mlp_layer_types=["hash_moe", "moe", "moe", "moe"], n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1,
+          routed_scaling_factor=1.7, swiglu_limit=1.5, hc_mult=4, hc_sinkhorn_iters=20, rope_theta=10000.0, compress_rope_theta=100.0, num_nextn_predict_layers=0,
+          rope_parameters={k: v for k, v in YARN.items() if k != "rope_theta"})
+
+
+def as_v4(path):
+    """Names and keys as in the published folders of DeepSeek V4."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys()}
+    out = {}
+    for k, x in tensors.items():
+        k = k.removeprefix("model.").replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_").replace("attn.norm.", "attn.kv_norm.")
+        out[k] = x
+    save_file(out, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())
+    ratio = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    types, rope, rates = c.pop("layer_types"), c.pop("rope_parameters")["compress"], c.pop("compress_rates")
+    assert rates == {k: v for k, v in ratio.items() if v}
+    for k in ("partial_rotary_factor", "mlp_bias", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "dtype"):
+        c.pop(k, None)
+    c.update(compress_ratios=[ratio[t] for t in types] + [0], num_hash_layers=c.pop("mlp_layer_types").count("hash_moe"), torch_dtype="bfloat16", expert_dtype="bf16",
+             topk_method="noaux_tc", num_nextn_predict_layers=1, transformers_version="4.57.1",
+             rope_scaling={"type": rope["rope_type"], **{k: rope[k] for k in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")}})
+    (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
 def as_kimi(path):
@@ -51,6 +82,12 @@ LATENT = {
     "deepseek_v32": moe("DeepseekV32", seed=1, gap=0.004, about="70 positions, chosen by keys that rotate in halves, YaRN with both of its factors, two of four groups "
                         "by their two best experts", marks=(70, 72), q_lora_rank=24, rope_parameters=SCALES, **{**INDEX, "index_topk": 70}, **{
                             **DEEP, "num_hidden_layers": 2, "n_shared_experts": 1}),
+    "deepseek_v4": moe("DeepseekV4", gap=0.002, about="a window of 20 beside entries of 4 positions, of which three heads choose 6, and of 16, all of them; four streams "
+                       "that are mixed; experts of the first layer by tokens, limits of gates at work; two bases, YaRN in one", marks=(16, 20, 24, 48), states=True, **V4),
+    "deepseek_v4-published": moe("DeepseekV4", gap=0.002, about="deepseek_v4 with names and keys of its published folders, entries of 4 positions, of which 9 are chosen, and "
+                                 "one of 128", marks=(36, 128), states=True, after=as_v4, **{
+                                     **V4, "num_hidden_layers": 2, "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"],
+                                     "mlp_layer_types": ["moe", "hash_moe"][::-1], "compress_rates": None, "index_topk": 9, "sliding_window": 33}),
     "mistral4": moe("Mistral4", gap=0.006, about="latent attention, queries that grow at 32, 64 and 96, YaRN, softmax over all, two of four groups by their two "
                     "best experts", marks=(32, 96), q_lora_rank=24, rope_parameters={
                         **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}, **MLA, **{

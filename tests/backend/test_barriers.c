@@ -108,6 +108,9 @@ static void by_rows(struct map *m, const struct op *op) {
     case OP_ROUTE:
         in[0] = op->route.logits, out = op->route.choice;
         break;
+    case OP_BALANCE:
+        in[0] = op->balance.x, out = op->balance.out;
+        break;
     case OP_INPUT:
         out = op->input.out;
         break;
@@ -200,8 +203,27 @@ static void columns_written(struct map *m, struct view out, int first, int n, in
     }
 }
 
+/* Blocks of all rows are shared: a row may be several threads', whose streams of the same columns they read and write. */
+static void by_streams(struct map *m, const struct op_streams *o) {
+    enum { BLOCK = 64 };
+    const int n = op_streams_out(o), d = o->x.width / o->n;
+    for (int t = 0; t < rows_of(m, o->x); t++)
+        for (int col = 0; col < d; col += BLOCK) {
+            const int left = d - col, w = left < BLOCK ? left : BLOCK, actor = ++m->actors;
+            for (int j = 0; j < o->n; j++) touch(m, o->x, j * d + col, w, t, actor, false);
+            touch(m, o->M, 0, o->M.width, t, actor, false);
+            if (o->write.buf >= 0) touch(m, o->y, col, w, t, actor, false);
+            if (o->write.buf >= 0) touch(m, o->write, 0, o->write.width, t, actor, false);
+            for (int k = 0; k < n; k++) touch(m, o->out, k * d + col, w, t, actor, true);
+        }
+}
+
 static void by_state(struct map *m, const struct op *op) {
-    if (op->kind == OP_CONV) {
+    if (op->kind == OP_COMPRESS) {
+        all_read(m, op->compress.x);
+        all_read(m, op->compress.gate);
+        columns_written(m, op->compress.out, 0, op->compress.out.width, 64);
+    } else if (op->kind == OP_CONV) {
         all_read(m, op->conv.x);
         columns_written(m, op->conv.out, 0, op->conv.out.width, 64);
     } else if (op->kind == OP_DELTA) {
@@ -337,6 +359,7 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
     case OP_CONV:
     case OP_DELTA:
     case OP_SSM:
+    case OP_COMPRESS:
         by_state(m, op);
         break;
     case OP_HEADS:
@@ -344,6 +367,9 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
         break;
     case OP_LOWRANK:
         by_lowrank(m, &op->lowrank);
+        break;
+    case OP_STREAMS:
+        by_streams(m, &op->streams);
         break;
     case OP_INDEX:
         by_index(m, &op->index);

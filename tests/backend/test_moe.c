@@ -112,7 +112,7 @@ static void routes_against_float64(void **state) {
                     double want[2 * ROUTE_USED_MAX];
                     for (int e = 0; e < r.n_expert; e++) logits[e] = 3 * gauss();
                     double gap = route_64(&r, logits, want);
-                    router_row(&r, logits, choice);
+                    router_row(&r, logits, NULL, choice);
                     if (gap < 1e-6) continue; /* float32 may choose the other one */
                     compared++;
                     for (int j = 0; j < r.n_used; j++) {
@@ -134,7 +134,7 @@ static void routes_of_those_near(void **state) {
     const double e1 = exp(-0.01), e2 = exp(-0.02), want[] = {1, 3, 1 / (1 + e1 + e2), 1 / (1 + e1)};
     const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR, .eps = 0.0201f, .scale = 1};
     float choice[4];
-    router_row(&r, logits, choice);
+    router_row(&r, logits, NULL, choice);
     for (int i = 0; i < 4; i++) assert_true(fabs((double)choice[i] - want[i]) < 1e-6);
 }
 
@@ -178,7 +178,7 @@ static void routes_of_odd_logits(void **state) {
                     int k = (int)((uniform() + 1) * 2.99f);
                     logits[e] = row < 6 ? odd[row] : odd[k];
                 }
-                router_row(&r, logits, choice);
+                router_row(&r, logits, NULL, choice);
                 for (int j = 0; j < r.n_used; j++) {
                     int e = (int)choice[j];
                     assert_in_range(e, 0, r.n_expert - 1);
@@ -189,8 +189,38 @@ static void routes_of_odd_logits(void **state) {
             }
     float tied[6] = {1, 3, 2, 3, 2, 2}, choice[8];
     struct router r = {.n_expert = 6, .n_used = 4, .act = ROUTE_CHOSEN, .scale = 1};
-    router_row(&r, tied, choice);
+    router_row(&r, tied, NULL, choice);
     assert_true(choice[0] == 1 && choice[1] == 3 && choice[2] == 2 && choice[3] == 4);
+}
+
+/* Roots of softplus, against doubles; what a row is told, in its order, with weights as if it had chosen. */
+static void told(void **state) {
+    (void)state;
+    const struct router r = {
+        .n_expert = 6, .n_used = 3, .act = ROUTE_ROOT, .norm = ROUTE_NORM_ADD, .eps = 1e-20f, .scale = 1.5f};
+    const float logits[6] = {-30, -2, 0, 0.5f, 3, 40};
+    const int32_t say[3] = {4, 0, 2};
+    float choice[6];
+    double s[3], sum = 0;
+    for (int j = 0; j < 3; j++) sum += s[j] = sqrt(log1p(exp((double)logits[say[j]])));
+    router_row(&r, logits, say, choice);
+    for (int j = 0; j < 3; j++) {
+        assert_true(choice[j] == (float)say[j]);
+        assert_true(fabs((double)choice[3 + j] - 1.5 * s[j] / sum) < 1e-6);
+    }
+    for (double x = -20; x < 20; x += 0.37) {
+        const double want = sqrt(log1p(exp((double)(float)x)));
+        assert_true(fabs((double)router_root((float)x) - want) < 3e-6 * want);
+    }
+    router_row(&r, logits, NULL, choice);
+    assert_true(choice[0] == 5 && choice[1] == 4 && choice[2] == 3);
+    int32_t id[3] = {1, 7, 0};
+    const float *input[3] = {NULL, NULL, logits};
+    const struct step step = {.id = id, .input = input};
+    const struct op_route o = {.router = &r, .told = say, .n_told = 2};
+    assert_ptr_equal(step_told(&step, &o, 0), say + 3); /* of its id */
+    assert_null(step_told(&step, &o, 1));               /* which has none */
+    assert_null(step_told(&step, &o, 2));               /* of no id */
 }
 
 /* Every backend has the bits of router_row. */
@@ -207,7 +237,7 @@ static void routes_of_backends(void **state) {
                 run(&b, (struct setting){k ? &backend_cpu : &backend_ref, NULL, k, (enum row_class)(k % 2)},
                     0, MAX_T, got, NULL);
                 for (int t = 0; t < MAX_T; t++) {
-                    router_row(&r, (const float *)b.table[0].data + t * r.n_expert, want);
+                    router_row(&r, (const float *)b.table[0].data + t * r.n_expert, NULL, want);
                     assert_memory_equal(got + t * y.width, want, sizeof *got * (size_t)y.width);
                 }
             }
@@ -490,7 +520,7 @@ static void experts_of_a_rank(void **state) {
                 }
                 run(&b, s, 0, MAX_T, got, NULL);
                 for (int t = 0; t < MAX_T; t++) {
-                    router_row(&r, (const float *)b.table[0].data + t * E, chosen);
+                    router_row(&r, (const float *)b.table[0].data + t * E, NULL, chosen);
                     for (int c = 0; c < 2 * USED; c++) {
                         const int e = (int)chosen[c % USED];
                         float *of = want + t * WIDTH + c * N;
@@ -512,6 +542,7 @@ int main(int argc, char **argv) {
         return 77;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(told),
         cmocka_unit_test(routes_against_float64),
         cmocka_unit_test(routes_of_those_near),
         cmocka_unit_test(what_no_card_computes),

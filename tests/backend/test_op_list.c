@@ -47,7 +47,7 @@ static float kv_fill[2][PAGE], state_fill[(K - 1) * W];
 static struct weight filler[BUFS], table;
 static struct weight_group group, experts, heads; /* experts: 2; heads: 2 */
 static struct router router;
-static struct rope rope;
+static struct rope rope, runs;
 /* Matrices of adapters, which op_uses does not tell */
 static float low_a[2 * 3 * W], low_b[2 * 3 * W];
 static const float low_scale[1] = {0.7f}, *const low_scales[1] = {low_scale};
@@ -108,12 +108,13 @@ static void set_up(void) {
                              .bias = array[ROUTER_BIAS],
                              .expert_scale = array[ROUTER_SCALES]};
     rope = (struct rope){.kind = ROPE_NEOX, .n_rot = W, .mscale = 1, .inv_freq = array[FREQ]};
+    runs = rope, runs.every = 4;
 }
 
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 50 };
+enum { SAMPLES = 57 };
 static const int gathered[] = {0, 2, W + 2};
 
 static void samples(struct op *out) {
@@ -146,6 +147,22 @@ static void samples(struct op *out) {
          .attend = {.q = x, .out = z, .n_head = 1, .scale = 0.3f, .chosen = y, .by.n_top = W}},
         {OP_INDEX, 0, "index",
          .index = {{1, 0, 2 * W}, view_columns(y, 2, 2), view_columns(view(0, 0), 0, 8), 0, 2, {.n_top = 8}}},
+        {OP_ATTEND, 0, "attend with entries",
+         .attend = {.q = x,
+                    .out = z,
+                    .n_head = 1,
+                    .scale = 0.3f,
+                    .window = 4,
+                    .by = {.block = 2, .ends = true},
+                    .entries = 1}},
+        {OP_ROPE, 0, "rope back, by runs", .rope = {x, 1, W, &runs, true}},
+        {OP_COMPRESS, 0, "compress", .compress = {a, b, view_columns(z, 0, 1), 0, 2, array[CONV_W]}},
+        {OP_BALANCE, 0, "balance", .balance = {x, x, 2, 3, 1e-3f, array[SKIP], array[NORM_W]}},
+        {OP_BALANCE, 0, "balance of what is read",
+         .balance = {view_columns(z, 1, 3), view_columns(z, 1, 3), 3, 0, 1e-3f, array[SKIP], array[NORM_W]}},
+        {OP_STREAMS, 0, "streams",
+         .streams = {x, view_columns(y, 0, 4), view_columns(z, 0, 4), view_columns(y, 4, 2), x, 2}},
+        {OP_STREAMS, 0, "streams to one", .streams = {x, view_columns(y, 0, 2), none, none, half, 2}},
         {OP_GLU, 0, "glu", .glu = {x, y, z, ACT_SILU, {0}}},
         {OP_GLU, 0, "activation in place", .glu = {picked, {-1, 0, 0}, picked, ACT_CAP, {.limit = 2}}},
         {OP_POSITION, 0, "position", .position = {x, array[TABLE], 2 * W}},
@@ -440,6 +457,10 @@ static void constants_are_whole(void **state) {
                     : s[i].kind == OP_ROUTE     ? W
                     : s[i].kind == OP_CONV      ? (k ? W : W * K)
                     : s[i].kind == OP_DELTA     ? (k ? s[i].delta.a.width : 2)
+                    : s[i].kind == OP_COMPRESS  ? 4
+                    : s[i].kind == OP_BALANCE   ? (k ? s[i].balance.x.width
+                                                   : s[i].balance.x.width > s[i].balance.n ? 3
+                                                                                           : 1)
                     : op_uses(&s[i]).state == 0 ? 2
                                                 : 1;
             assert_int_equal(u.constant[k].n, n);

@@ -3,6 +3,7 @@
 #include "tests/lib/op_bench.h"
 #include "tests/lib/pace.h"
 #include "base/host.h"
+#include "seam/balance.h"
 #include "seam/weight.h"
 #include "tests/lib/draw_cases.h"
 #include "tests/lib/pace.h"
@@ -130,7 +131,8 @@ static void ropes(void **state) {
             struct view x = input(&b, 3 * 80, 0), y = output(&b, 3 * 80),
                         z = new_buf(&b, 3 * 80, BUF_ROWS_ALL);
             push(&b, (struct op){.kind = OP_NORM, .norm = {x, z, NORM_LAYER, 80, 1e-3f, NULL, NULL, 0}});
-            push(&b, (struct op){.kind = OP_ROPE, .rope = {z, 3, 80, &r}});
+            r.every = n_rot > 60 ? 4 : 0;
+            push(&b, (struct op){.kind = OP_ROPE, .rope = {z, 3, 80, &r, n_rot % 2}});
             push(&b, (struct op){.kind = OP_NORM, .norm = {z, y, NORM_RMS, 80, 1e-3f, NULL, NULL, 0}});
             check(&b, "rope", exact);
             bench_free(&b);
@@ -282,6 +284,93 @@ static void choices(void **state) {
     }
 }
 
+/* Entries of runs beside a window, in one softmax: all of them, and those that are chosen; here the ends of runs of the same keys. */
+static void entries(void **state) {
+    (void)state;
+    static const struct {
+        enum kv_type type;
+        int heads, dim, window, block, top, far;
+    } all[] = {{KV_F32, 3, 12, 5, 4, 0, 0},
+               {KV_F32, 4, 33, 70, 4, 9, 0},
+               {KV_F16, 5, 32, 128, 16, 0, 4 * KV_PAGE + 10},
+               {KV_F16, 1, 64, 20, 2, 70, 4 * KV_PAGE + 10},
+               {KV_Q8_0, 8, 64, 64, 3, 0, 200}};
+    float sinks[8];
+    for (int i = 0; i < 8; i++) sinks[i] = gauss();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int H = all[i].heads, n = all[i].dim;
+        const struct choice by = {.n_top = all[i].top, .block = all[i].block, .ends = true};
+        struct bench b = {.store = {0, 1, n, n, true, KV_F32, KV_F32},
+                          .kv = {0, N_SLOT * PAGES, PAGES},
+                          .kv_type = all[i].type,
+                          .whole = all[i].type <= KV_F16,
+                          .far = all[i].far,
+                          .no_fuse = i % 2};
+        struct view x = input(&b, 2 * H * n + H + n, 0), k = view_columns(x, 2 * H * n + H, n),
+                    y = output(&b, H * n), chosen = new_buf(&b, by.n_top ? by.n_top : 1, BUF_ROWS_ALL);
+        push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, {-1, 0, 0}, 0}});
+        struct op_index index = {
+            view_columns(x, H * n, H * n), view_columns(x, 2 * H * n, H), chosen, 0, H, by};
+        if (by.n_top) push(&b, (struct op){.kind = OP_INDEX, .index = index});
+        struct op_attend at = {.q = view_columns(x, 0, H * n),
+                               .out = y,
+                               .n_head = H,
+                               .scale = 0.1f,
+                               .window = all[i].window,
+                               .sinks = i % 2 ? sinks : NULL,
+                               .chosen = chosen,
+                               .by = by,
+                               .entries = 1};
+        push(&b, (struct op){.kind = OP_ATTEND, .attend = at});
+        char name[96];
+        snprintf(name, sizeof name, "entries %d", (int)i);
+        const double t = all[i].type == KV_Q8_0  ? TOL_OP_ATTEND_Q8
+                         : all[i].type == KV_F16 ? TOL_OP_ATTEND_F16
+                                                 : TOL_OP_ATTEND;
+        check(&b, name, (const double[2]){t, t});
+        bench_free(&b);
+    }
+}
+
+/* n streams read as one, and written back; and, in doubles, that the matrix that mixes them has rows and columns of sum 1. */
+static void streams(void **state) {
+    (void)state;
+    static const int sizes[][2] = {{2, 7}, {4, 64}, {4, 130}, {3, 33}}; /* streams, numbers of each */
+    float scale[3] = {0.7f, 1.3f, 2}, base[24];
+    for (int i = 0; i < 24; i++) base[i] = gauss();
+    for (int i = 0; i < 4; i++) {
+        const int n = sizes[i][0], d = sizes[i][1], mix = 2 * n + n * n;
+        struct bench b = {0};
+        struct view in = input(&b, n * d + mix, 0), x = view_columns(in, 0, n * d),
+                    w = new_buf(&b, mix, BUF_ROWS_ALL), one = new_buf(&b, d, BUF_ROWS_ALL),
+                    y = output(&b, n * d);
+        struct op_balance balance = {view_columns(in, n * d, mix), w, n, 20, 1e-6f, scale, base};
+        struct op_streams read = {.x = x,
+                                  .M = view_columns(w, 0, n),
+                                  .y = {-1, 0, 0},
+                                  .write = {-1, 0, 0},
+                                  .out = one,
+                                  .n = n},
+                          back = {x, view_columns(w, 2 * n, n * n), one, view_columns(w, n, n), y, n};
+        push(&b, (struct op){.kind = OP_BALANCE, .balance = balance});
+        push(&b, (struct op){.kind = OP_STREAMS, .streams = read});
+        push(&b, (struct op){.kind = OP_STREAMS, .streams = back});
+        check(&b, "streams", exact);
+        bench_free(&b);
+        float from[24], to[24];
+        for (int k = 0; k < mix; k++) from[k] = gauss();
+        balance_row(&balance, from, to);
+        for (int k = 0; k < n; k++) {
+            double row = 0, column = 0;
+            for (int j = 0; j < n; j++)
+                row += (double)to[2 * n + k * n + j], column += (double)to[2 * n + j * n + k];
+            assert_true(fabs(column - 1) < 1e-4 && fabs(row - 1) < 0.02);
+            const double a = 1 / (1 + exp(-((double)from[k] * (double)scale[0] + (double)base[k])));
+            assert_true(fabs((double)to[k] - a - 1e-6) < 1e-6);
+        }
+    }
+}
+
 /* Attention over the rows of a step that have a row's slot: heads of towers, grouped ones, caps, sinks. */
 static void attention_without_a_store(void **state) {
     (void)state;
@@ -387,6 +476,27 @@ static void lowranks(void **state) {
         assert_memory_equal(got + 40 * n, before + 40 * n, sizeof *got * (size_t)(20 * n));
         assert_memory_not_equal(got, before, sizeof *got * (size_t)n);
         bench_free(&o);
+    }
+}
+
+/* Entries of runs of positions, plain and over two runs: rows of three sequences, as below. */
+static void compressions(void **state) {
+    (void)state;
+    static float bias[8 * 300];
+    for (int i = 0; i < 8 * 300; i++) bias[i] = gauss();
+    static const int sizes[][3] = {
+        {1, 2, 1}, {7, 4, 2}, {150, 4, 2}, {64, 8, 1}, {100, 3, 1}}; /* numbers, positions, runs */
+    for (int i = 0; i < 5; i++) {
+        const int n = sizes[i][0], ratio = sizes[i][1], width = n * sizes[i][2];
+        struct bench b = {.state = {ratio * sizes[i][2] * 2 * width}};
+        struct view x = input(&b, 2 * width, 0), y = output(&b, n);
+        push(&b, (struct op){.kind = OP_COMPRESS,
+                             .compress = {view_columns(x, 0, width), view_columns(x, width, width), y, 0,
+                                          ratio, bias}});
+        char name[64];
+        snprintf(name, sizeof name, "entries of %d numbers of %d positions", n, ratio);
+        check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+        bench_free(&b);
     }
 }
 
@@ -626,6 +736,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gates_of_heads),
         cmocka_unit_test(attention),
         cmocka_unit_test(choices),
+        cmocka_unit_test(entries),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(compressions),
         cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),
         cmocka_unit_test(lowranks),

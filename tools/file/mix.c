@@ -76,7 +76,8 @@ bool mix_is_matrix(const char *name, int n_dim) {
     return n_dim >= 2 && ends_with(name, ".weight") && !ends_with(name, "_norm.weight") &&
            strcmp(name, "token_types.weight") != 0 && strcmp(name, "position_embd.weight") != 0 &&
            strncmp(name, "v.patch_embd", 12) != 0 && strncmp(name, "v.position_embd", 15) != 0 &&
-           !strstr(name, "ffn_gate_inp") && !strstr(name, "ssm_conv1d") && !strstr(name, "shortconv.conv");
+           !strstr(name, "ffn_gate_inp") && !strstr(name, "ffn_gate_tid2eid") &&
+           !strstr(name, "ssm_conv1d") && !strstr(name, "shortconv.conv");
 }
 
 /* The layer number of "blk.N.", 0 when there is none. */

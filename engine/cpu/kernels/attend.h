@@ -12,17 +12,27 @@ INLINE const uint8_t *page_at(const struct cpu_attend_arg *a, const uint8_t *poo
                               size_t row) {
     return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * row;
 }
-/* Rows lo .. hi of the page-th page of the sequence, or so many chosen rows, of one head as floats: dst[i][n]. */
+/* The page of the i-th of a list; *at: its position. pool: of keys, or of values beside them. */
+static const uint8_t *listed_page(const struct cpu_attend_arg *a, const uint8_t *pool, int i, int head,
+                                  size_t row, int *at) {
+    if (i < a->n_near) {
+        *at = a->near + i;
+        return page_at(a, pool, a->pages[*at / KV_PAGE], head, row);
+    }
+    i -= a->n_near;
+    *at = a->chosen ? (int)a->chosen[i] : (i + 1) * a->every - 1;
+    if (!a->list_pool) return page_at(a, pool, a->pages[*at / KV_PAGE], head, row);
+    return a->list_pool + (size_t)a->list_pages[*at / KV_PAGE] * a->list_stride +
+           (size_t)(head * KV_PAGE) * row;
+}
+/* Rows lo .. hi of the page-th page of the sequence, or so many listed rows, of one head as floats: dst[i][n]. */
 static void load_page(const struct cpu_attend_arg *a, enum kv_type type, float *dst, const uint8_t *pool,
                       int page, int head, int n, int lo, int hi) {
     size_t row = kv_row_bytes(type, n);
-    const uint8_t *p = page_at(a, pool, a->pages[page], head, row);
+    const uint8_t *p = a->listed ? NULL : page_at(a, pool, a->pages[page], head, row);
     for (int i = lo; i < hi; i++) {
         int at = i;
-        if (a->chosen) {
-            at = (int)a->chosen[page * KV_PAGE + i];
-            p = page_at(a, pool, a->pages[at / KV_PAGE], head, row);
-        }
+        if (a->listed) p = listed_page(a, pool, page * KV_PAGE + i, head, row, &at);
         vec_kv_load(type, dst + (size_t)i * (size_t)n, p + (size_t)(at % KV_PAGE) * row, n);
     }
 }
@@ -47,10 +57,10 @@ static struct kv_rows rows_of(const struct cpu_attend_arg *a, enum kv_type type,
                               const uint8_t *pool, int page, int next, int head, int n, int lo, int hi,
                               bool half) {
     size_t row = kv_row_bytes(type, n);
-    const uint8_t *ahead = page_at(a, pool, a->pages[next], head, row);
+    const uint8_t *ahead = a->listed ? pool : page_at(a, pool, a->pages[next], head, row);
     if (half) return (struct kv_rows){page_at(a, pool, a->pages[page], head, row), ahead, row, row};
     load_page(a, type, copy, pool, page, head, n, lo, hi);
-    return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), a->chosen ? 0 : row};
+    return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), a->listed ? 0 : row};
 }
 
 /* s[h][i] = scale q[h] . k[i], NH heads, four positions at a time from lo rounded down; the caller masks what lies
@@ -169,7 +179,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = a->heads;
     bool inside = a->store->v_in_k;
     const enum kv_type tk = a->store->k_type, tv = a->store->v_type;
-    const bool plain = !a->chosen;
+    const bool plain = !a->listed;
     bool half_k = plain && tk == KV_F16 && hk % VL == 0,
          half_v = inside ? half_k : plain && tv == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
@@ -179,7 +189,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
         for (int h = 0; h < G; h++) vec_kv_turn(turned + h * hk, hk, kv_turn_of(a->store, false), 1);
         q = turned;
     }
-    int first = op_attend_first(op, pos);
+    int first = a->listed ? 0 : op_attend_first(op, pos);
     for (int h = 0; h < G; h++) m[h] = never, l[h] = 0;
     memset(part, 0, sizeof(float) * (size_t)(G * hv));
     if (page < first / KV_PAGE) page = first / KV_PAGE;
@@ -306,7 +316,7 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     memset(o, 0, sizeof(float) * (size_t)hv * R);
     for (int r = 0; r < R; r++) {
         int t = r / heads < n ? r / heads : n - 1;
-        int f = op_attend_first(op, pos[t]), e = cpu_attend_last(a, pos, t);
+        int f = a->listed ? 0 : op_attend_first(op, pos[t]), e = cpu_attend_last(a, pos, t);
         m[r] = never, l[r] = 0, first[r] = (float)f, last[r] = (float)e;
         if (f < begin) begin = f;
         if (e > end) end = e;

@@ -43,20 +43,21 @@ static void vec_norm(const struct op_norm *op, const float *x, float *out, int n
 /* cs: cos[n_rot/2], then sin[n_rot/2] at cs + n_rot/2 */
 static void vec_rope(const struct op_rope *op, const float *cs, float *x) {
     int half = op->rope->n_rot / 2;
-    const float *cos = cs, *sin = cs + half;
+    const float *cos = cs, *sin = cs + half, turn = op->back ? -1.f : 1.f;
     for (int h = 0; h < op->n_head; h++, x += op->head_dim) {
         if (op->rope->kind == ROPE_INTERLEAVED) {
             for (int i = 0; i < half; i++) {
                 float a = x[2 * i], b = x[2 * i + 1];
-                x[2 * i] = a * cos[i] - b * sin[i];
-                x[2 * i + 1] = b * cos[i] + a * sin[i];
+                const float s = turn * sin[i];
+                x[2 * i] = a * cos[i] - b * s;
+                x[2 * i + 1] = b * cos[i] + a * s;
             }
             continue;
         }
         for (int i = 0; i < half; i += VL) {
             int left = half - i < VL ? half - i : VL;
             vf a = vf_loadn(x + i, left), b = vf_loadn(x + half + i, left);
-            vf c = vf_loadn(cos + i, left), s = vf_loadn(sin + i, left);
+            vf c = vf_loadn(cos + i, left), s = vf_mul(vf_set(turn), vf_loadn(sin + i, left));
             vf_storen(x + i, vf_sub(vf_mul(a, c), vf_mul(b, s)), left);
             vf_storen(x + half + i, vf_add(vf_mul(b, c), vf_mul(a, s)), left);
         }
@@ -124,10 +125,11 @@ INLINE vf clamped_silu(const struct op_glu *op, vf g) {
     return vf_div(g, vf_add(vf_set(1), vf_exp(vf_mul(g, vf_set(-op->k.alpha)))));
 }
 INLINE vf up_factor(const struct op_glu *op, vf u) {
-    if (op->act != ACT_SWIGLU_OAI && op->act != ACT_SILU_CLAMP) return u;
+    const bool clamped = op->act == ACT_SILU_CLAMP || op->act == ACT_SILU_LIMIT;
+    if (op->act != ACT_SWIGLU_OAI && !clamped) return u;
     const vf low = vf_set(-op->k.limit), zero = vf_set(0);
     u = vf_sub(zero, vf_max(vf_sub(zero, vf_max(u, low)), low));
-    return op->act == ACT_SILU_CLAMP ? u : vf_add(u, vf_set(1));
+    return clamped ? u : vf_add(u, vf_set(1));
 }
 /* exp(x) - 1 for x <= 0: near 0, where the difference cancels, by its series, to 2e-8 */
 INLINE vf vec_expm1(vf x) {
@@ -182,6 +184,10 @@ INLINE vf act_any(const struct op_glu *op, vf g) {
         return clamped(op, g);
     case ACT_SILU_CLAMP:
         return limited_silu(op, g);
+    case ACT_SILU_LIMIT: { /* a NaN stays one */
+        const vf zero = vf_set(0);
+        return activate(ACT_SILU, vf_sub(zero, vf_max(vf_sub(zero, g), vf_set(-op->k.limit))));
+    }
     case ACT_SOFTPLUS:
         return vec_softplus(g);
     default:

@@ -65,6 +65,13 @@ struct cpu_attend_arg {
         *until; /* until[n] of the rows of a block: what they see beyond themselves; NULL: nothing */
     /* Of one row: the positions that it looks at, which are then counted in the place of its sequence's, from 0 on; NULL: all */
     const float *chosen;
+    /* Of such a row: the first n_near of the list are positions from near on of its own store, the others chosen (every > 0: the last ones of
+     * runs of so many) positions of this one, whose pages these are. listed: there is a list */
+    bool listed;
+    int n_near, near, every;
+    const uint8_t *list_pool;
+    size_t list_stride;
+    const int32_t *list_pages;
 };
 /* The last position that row t of a block sees. */
 static inline int cpu_attend_last(const struct cpu_attend_arg *a, const int32_t *pos, int t) {

@@ -43,6 +43,7 @@ static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
     hf_target(&to, NULL, name, 0);
+    if (ends_with(name, ".tid2eid")) return true;                          /* experts of ids */
     if (strcmp(name, "d2t") == 0 || strcmp(name, "t2d") == 0) return true; /* of heads that draft */
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
@@ -260,6 +261,7 @@ static const struct {
            [HF_NEG_EXP] = {.make = hf_reshape},
            [HF_COLUMN] = {.make = hf_reshape},
            [HF_GROUPS] = {.make = hf_reshape},
+           [HF_IDS] = {.make = hf_ids},
            [HF_POSITIONS] = {.make = hf_positions},
            [HF_SKIP] = {.make = NULL}};
 
@@ -283,7 +285,8 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     }
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
     if (!d->config.n_expert) whole_part(to.name);
-    const bool bytes = to.op == HF_TURNS || to.op == HF_BLOCKS; /* which have no type of their own */
+    const bool bytes =
+        to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_IDS; /* which have no type of their own */
     if (!from->n_dim && !bytes) return INFER_OK;
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
         d->second_head = *from;
@@ -292,7 +295,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     const struct hf_make make = {.config = &d->config,
                                  .op = to.op,
                                  .from = from,
-                                 .scales = bytes ? scales_of(d, from->name) : NULL,
+                                 .scales = bytes && to.op != HF_IDS ? scales_of(d, from->name) : NULL,
                                  .arena = &f->arena,
                                  .path = f->part[p].path};
     struct tensor t[2] = {*from, *from};

@@ -122,7 +122,8 @@ static enum infer_status check_act(struct config *c) {
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
                                         [ACT_SWIGLU_OAI] = "silu|swish|swigluoai",
                                         [ACT_XIELU] = "xielu",
-                                        [ACT_SILU_CLAMP] = "silu|swish"};
+                                        [ACT_SILU_CLAMP] = "silu|swish",
+                                        [ACT_SILU_LIMIT] = "silu|swish"};
     static const struct { /* of families whose classes take either */
         enum act_kind kind, other;
         const char *says;
@@ -266,7 +267,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && out->table)
         config_step(c.root), config_kimi(c.root), config_laguna(c.root), config_gemma3n(c.root),
-            config_minimax(c.root);
+            config_minimax(c.root), config_deepseek4(c.root);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
     if (!s && whole) s = config_check_keys(&c);
@@ -278,6 +279,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = config_state(&c);
     if (!s && out->table) s = config_factors(&c);
     if (!s && out->table) s = config_limits(&c);
+    if (!s && out->table) s = config_entries(&c);
     if (!s && options->task && out->task < 0)
         s = err_set(INFER_E_INPUT, "%s: .task is '%.60s', and the folder has no adapters for tasks", path,
                     options->task);

@@ -113,6 +113,10 @@ void config_kimi(json_t *root); /* hf_state.c */
 /* source: configuration_gemma3n of transformers */
 void config_gemma3n(json_t *root);
 void config_minimax(json_t *root); /* hf_index.c */
+/* hf_entries.c. source: configuration_deepseek_v4 of transformers */
+void config_deepseek4(json_t *root);
+/* Entries of runs of positions, streams that are mixed, experts of ids. */
+enum infer_status config_entries(struct config *c);
 enum infer_status config_streams(struct config *c);
 /* source: configuration_laguna of transformers */
 void config_laguna(json_t *root);

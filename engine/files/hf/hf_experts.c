@@ -108,7 +108,10 @@ static enum infer_status read_scores(struct config *c, enum route_act *out) {
     const char *type = json_string_value(json_object_get(c->root, "model_type")),
                *sigmoid = c->out->table->hf.sigmoid;
     *out = sigmoid && key_names(sigmoid, type, strlen(type)) ? ROUTE_SIGMOID : c->out->table->moe.act;
-    const char *name = *out == ROUTE_SIGMOID ? "sigmoid" : "softmax", *own;
+    const char *name = *out == ROUTE_SIGMOID ? "sigmoid"
+                       : *out == ROUTE_ROOT  ? "sqrtsoftplus"
+                                             : "softmax",
+               *own;
     if (key_reads(c, K_SELECTION)) { /* Command's, a softmax over the chosen unless it says otherwise */
         said = get_json(c, K_SELECTION);
         own = said ? json_string_value(said) : "softmax";
@@ -169,5 +172,6 @@ enum infer_status config_experts(struct config *c) {
     if (scores == ROUTE_SIGMOID || a->attn.latent)
         put_u32(c, "expert_gating_func", scores == ROUTE_SIGMOID ? 2 : 1);
     if (key_reads(c, K_SELECTION) && scores == ROUTE_CHOSEN) put_u32(c, "expert_gating_func", 3);
+    if (scores == ROUTE_ROOT) put_u32(c, "expert_gating_func", 4);
     return read_layers(c);
 }

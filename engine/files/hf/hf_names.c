@@ -32,7 +32,7 @@ static const struct hf_name part[] = {{"self_attn.q_proj.", "attn_q.", HF_SAME},
                                       {"shared_head.head.", "nextn.shared_head_head.", HF_SAME},
                                       {0}};
 /* The same of experts, behind what the families call the block: "experts.3." stands without the number. */
-static const char *const expert_block[] = {"mlp.", "mixer.", "block_sparse_moe.", "feed_forward."};
+static const char *const expert_block[] = {"mlp.", "mixer.", "block_sparse_moe.", "feed_forward.", "ffn."};
 static const struct hf_name expert_part[] = {
     {"gate.e_score_correction_bias", "exp_probs_b.bias", HF_SAME},
     {"e_score_correction_bias", "exp_probs_b.bias", HF_SAME},

@@ -204,7 +204,7 @@ static enum infer_status read_windowed(struct config *c, const json_t *windowed,
         TRY(c->status);
     }
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
-    if (base > 0) put_f32(c, "rope.freq_base_swa", base);
+    if (base > 0) put_f32(c, c->out->table->attn.entries ? "rope.freq_base" : "rope.freq_base_swa", base);
     int n_rot = (int)((float)dim[1] * part);
     if (n_rot != c->out->n_rot) put_u32(c, "rope.dimension_count_swa", (uint32_t)n_rot);
     return INFER_OK;
@@ -343,7 +343,7 @@ enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
     TRY(c->status);
     if (strcmp(type, "dynamic") == 0)
         TRY(config_reads(c, "dynamic") ? read_alpha(c, dim[0], &theta) : read_dynamic(c));
-    put_f32(c, "rope.freq_base", theta);
+    put_f32(c, c->out->table->attn.entries ? "attention.compress_rope_freq_base" : "rope.freq_base", theta);
     if (c->out->table->hf.halves) put_bool(c, "rope.neox", true);
     if (beta > 0) TRY(put_temperature(c, beta));
     TRY(read_sections(c));
