@@ -401,6 +401,20 @@ static void run_stacks(struct ref *r, const struct op *op) {
         ref_experts(r, &op->experts);
 }
 
+/* Element by element, or row by row. */
+static void run_elements(struct ref *r, const struct op *op) {
+    if (op->kind == OP_GLU)
+        ref_glu(r, &op->glu);
+    else if (op->kind == OP_ADD)
+        ref_add(r, &op->add);
+    else if (op->kind == OP_POSITION)
+        ref_position(r, &op->position);
+    else if (op->kind == OP_BALANCE)
+        ref_balance(r, &op->balance);
+    else
+        ref_streams(r, &op->streams);
+}
+
 /* What looks at the positions before. */
 static void run_positions(struct ref *r, const struct op *op) {
     if (op->kind == OP_INDEX)
@@ -441,10 +455,11 @@ static void run_op(struct ref *r, const struct op *op) {
         run_positions(r, op);
         return;
     case OP_GLU:
-        ref_glu(r, &op->glu);
-        return;
     case OP_ADD:
-        ref_add(r, &op->add);
+    case OP_POSITION:
+    case OP_BALANCE:
+    case OP_STREAMS:
+        run_elements(r, op);
         return;
     case OP_ROWS:
     case OP_MERGE:
@@ -467,15 +482,6 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_LOWRANK:
     case OP_HEADS:
         run_stacks(r, op);
-        return;
-    case OP_BALANCE:
-        ref_balance(r, &op->balance);
-        return;
-    case OP_STREAMS:
-        ref_streams(r, &op->streams);
-        return;
-    case OP_POSITION:
-        ref_position(r, &op->position);
         return;
     case OP_REMOTE:
     case OP_REDUCE:

@@ -92,6 +92,22 @@ static int number_at(const struct op *op, int at) {
 static void constant(struct op_use *u, const void *data, int n) {
     if (data) u->constant[u->n_constant++] = (struct op_constant){data, n};
 }
+/* Of operations with a state. */
+static void state_constants(struct op_use *u, const struct op *op) {
+    if (op->kind == OP_CONV) {
+        constant(u, op->conv.w, op->conv.x.width * op->conv.K);
+        constant(u, op->conv.bias, op->conv.x.width);
+    } else if (op->kind == OP_DELTA) {
+        constant(u, op->delta.A, op->delta.n_value);
+        constant(u, op->delta.dt_bias, op->delta.a.width);
+    } else if (op->kind == OP_SSM) {
+        constant(u, op->ssm.A, op->ssm.n_head);
+        constant(u, op->ssm.dt_bias, op->ssm.n_head);
+        constant(u, op->ssm.skip, op->ssm.n_head);
+    } else {
+        constant(u, op->compress.bias, op->compress.ratio * op->compress.x.width);
+    }
+}
 /* Numbers beside the weights. A kind that is not named here must not compile, whatever the build warns of. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch-enum"
@@ -109,17 +125,10 @@ static void constants(struct op_use *u, const struct op *op) {
         constant(u, op->attend.sinks, op->attend.n_head);
         return;
     case OP_CONV:
-        constant(u, op->conv.w, op->conv.x.width * op->conv.K);
-        constant(u, op->conv.bias, op->conv.x.width);
-        return;
     case OP_DELTA:
-        constant(u, op->delta.A, op->delta.n_value);
-        constant(u, op->delta.dt_bias, op->delta.a.width);
-        return;
     case OP_SSM:
-        constant(u, op->ssm.A, op->ssm.n_head);
-        constant(u, op->ssm.dt_bias, op->ssm.n_head);
-        constant(u, op->ssm.skip, op->ssm.n_head);
+    case OP_COMPRESS:
+        state_constants(u, op);
         return;
     case OP_ROUTE:
         constant(u, op->route.router->bias, op->route.router->n_expert);
@@ -128,9 +137,6 @@ static void constants(struct op_use *u, const struct op *op) {
         return;
     case OP_POSITION:
         constant(u, op->position.table, op->position.n_pos * op->position.x.width);
-        return;
-    case OP_COMPRESS:
-        constant(u, op->compress.bias, op->compress.ratio * op->compress.x.width);
         return;
     case OP_BALANCE:
         constant(u, op->balance.scale, op->balance.x.width > op->balance.n ? 3 : 1);

@@ -65,7 +65,8 @@ const struct arch arch_deepseek4 = {
     .hf.keys = HF_KEYS_EXPERTS "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|"
                                "routed_scaling_factor|q_lora_rank|index_n_heads|index_head_dim|index_topk|"
                                "hc_mult|hc_sinkhorn_iters|hc_eps|o_groups|o_lora_rank|num_hash_layers|"
-                               "compress_ratios|swiglu_limit|num_nextn_predict_layers|scoring_func",
+                               "compress_ratios|swiglu_limit|num_nextn_predict_layers|scoring_func|"
+                               "compress_rope_theta|qk_rope_head_dim",
     .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 1},
                                                  {"routed_scaling_factor", 1.5},
                                                  {"hc_mult", 4},

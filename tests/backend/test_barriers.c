@@ -378,12 +378,9 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
         op->attend.store < 0 ? by_attend_rows(m, &op->attend) : by_attend(m, o, stores);
         break;
     case OP_ROWS:
-        all_read(m, op->rows.x);
-        own_rows(m, op->rows.out, m->n_out, true);
-        break;
     case OP_MERGE:
-        all_read(m, op->merge.x);
-        own_rows(m, op->merge.out, m->n_out, true);
+        all_read(m, op->kind == OP_ROWS ? op->rows.x : op->merge.x);
+        own_rows(m, op->kind == OP_ROWS ? op->rows.out : op->merge.out, m->n_out, true);
         break;
     case OP_SELECT:
         all_read(m, op->select.logits);

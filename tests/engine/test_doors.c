@@ -21,7 +21,7 @@ enum { T = 5, H = 4, G = 2, D = 8, V = 7, IN = H * D + 2 * G * D, OUT = H * D, V
 
 static float table_data[VOCAB * IN], inv_freq[D / 2] = {1, 0.5f, 0.25f, 0.125f}, given[2][IN];
 static const int32_t pairs[D / 2] = {0, 1, 2, 1};
-static const struct rope by_three = {ROPE_NEOX, D, 1, inv_freq, pairs};
+static const struct rope by_three = {ROPE_NEOX, D, 1, inv_freq, pairs, 0};
 static const struct weight table = {
     .name = "embed", .type = QUANT_F32, .n = VOCAB, .k = IN, .factor = 2, .n_stack = 1, .data = table_data};
 

@@ -67,8 +67,6 @@ static void name_told(json_t *root) {
 }
 /* The rotation of layers with entries as that of layers without a window, which alone is scaled, and only by frequencies. */
 static void name_rotation(json_t *root) {
-    static const char *const own[] = {"rope_theta", "compress_rope_theta", "rope_scaling", "qk_rope_head_dim",
-                                      "partial_rotary_factor"};
     json_t *given = json_object_get(root, "rope_parameters"), *old = json_object_get(root, "rope_scaling"),
            *theta = json_object_get(root, "rope_theta"), *far = json_object_get(root, "compress_rope_theta");
     json_t *near_of = json_object_get(given, "main"), *far_of = json_object_get(given, "compress");
@@ -85,9 +83,9 @@ static void name_rotation(json_t *root) {
         json_object_set_new(scaled, "rope_type", json_string("default"));
     if (!json_object_get(plain, "rope_type")) json_object_set_new(plain, "rope_type", json_string("default"));
     if (!json_object_get(scaled, "rope_theta"))
-        json_object_set(scaled, "rope_theta", far ? json_incref(far) : json_real(160000));
+        json_object_set_new(scaled, "rope_theta", far ? json_incref(far) : json_real(160000));
     if (!json_object_get(plain, "rope_theta"))
-        json_object_set(plain, "rope_theta", theta ? json_incref(theta) : json_real(10000));
+        json_object_set_new(plain, "rope_theta", theta ? json_incref(theta) : json_real(10000));
     if (json_number_value(json_object_get(scaled, "attention_factor")) == 1)
         json_object_del(scaled, "attention_factor");
     json_t *const both[] = {scaled, plain};
@@ -98,7 +96,10 @@ static void name_rotation(json_t *root) {
     json_object_set_new(out, "full_attention", scaled);
     json_object_set_new(out, "sliding_attention", plain);
     json_object_set_new(root, "rope_parameters", out);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(root, own[i]);
+    if (json_number_value(theta) ==
+        json_number_value(json_object_get(plain, "rope_theta"))) /* else refused */
+        json_object_del(root, "rope_theta");
+    json_object_del(root, "rope_scaling");
 }
 
 void config_deepseek4(json_t *root) {
