@@ -4,6 +4,7 @@
 #include "tests/lib/pace.h"
 #include "base/host.h"
 #include "seam/balance.h"
+#include "seam/choose.h"
 #include "seam/weight.h"
 #include "tests/lib/draw_cases.h"
 #include "tests/lib/pace.h"
@@ -330,6 +331,28 @@ static void entries(void **state) {
         check(&b, name, (const double[2]){t, t});
         bench_free(&b);
     }
+}
+
+/* The last positions of whole runs with the greatest scores, one by one: as choose_positions has them. */
+static void ends_of_runs(void **state) {
+    (void)state;
+    enum { N = 150, TOP = 7 };
+    for (int pos = 0; pos < N; pos++)
+        for (int block = 2; block < 9; block++) {
+            const struct choice by = {.n_top = TOP, .block = block, .ends = true};
+            float score[N], want[N], out[TOP];
+            int n = 0;
+            for (int p = 0; p < N; p++) want[p] = score[p] = roundf(gauss() * 4); /* some are equal */
+            choose_positions(&by, score, pos, out);
+            for (int p = block - 1; p <= pos; p += block) {
+                int better = 0;
+                for (int o = block - 1; o <= pos; o += block)
+                    better += want[o] > want[p] || (want[o] == want[p] && o < p);
+                if (better < TOP) assert_true(out[n++] == (float)p);
+            }
+            assert_int_equal(n, choice_count(&by, pos));
+            for (; n < TOP; n++) assert_true(out[n] == -1);
+        }
 }
 
 /* n streams read as one, and written back; and, in doubles, that the matrix that mixes them has rows and columns of sum 1. */
@@ -737,6 +760,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention),
         cmocka_unit_test(choices),
         cmocka_unit_test(entries),
+        cmocka_unit_test(ends_of_runs),
         cmocka_unit_test(streams),
         cmocka_unit_test(compressions),
         cmocka_unit_test(attention_without_a_store),
