@@ -111,6 +111,7 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_tapped = m->taps.n * m->taps.n_embd;
     out->own_ids = m->target_id != NULL;
     out->encoder = m->encoder;
+    out->no_head = m->no_head;
     out->n_text = m->n_text ? m->n_text : m->n_ctx_train;
     out->n_type = m->n_type;
     out->pooling = (int)m->pooling;

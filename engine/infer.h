@@ -143,6 +143,7 @@ struct infer_model_info {
     /* It makes vectors and scores of texts and chooses no tokens: a text is whole in one step (.batch), its rows see each other, and nothing
      * is kept of it. n_text: most tokens of one, as the file has it. */
     bool encoder;
+    bool no_head; /* a model that writes, whose file has no head: it makes vectors alone */
     int n_text;
     int n_type; /* of tokens (infer_row.type) */
     int pooling; /* how rows become a vector, by GGUF's numbers: 0 not said, 1 mean, 2 first, 3 last, 4 first, then scores */

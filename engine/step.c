@@ -55,6 +55,8 @@ static enum infer_status check_text_row(const struct infer_engine *e, const stru
     const struct model *m = e->model->m;
     if (r->type < 0 || r->type >= (m->encoder ? m->n_type : 1))
         return err_set(INFER_E_INPUT, "row %d: token type %d of %d", i, r->type, m->encoder ? m->n_type : 1);
+    if (m->no_head && r->want)
+        return err_set(INFER_E_INPUT, "row %d: the model's files have no head: it chooses no tokens", i);
     if (!m->encoder) return INFER_OK;
     if (r->decode || r->want)
         return err_set(INFER_E_INPUT, "row %d: an encoder makes vectors of texts and chooses no tokens", i);

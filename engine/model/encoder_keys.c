@@ -21,6 +21,7 @@ enum infer_status model_read_encoder(struct model *m) {
     m->encoder = m->arch->encoder.on;
     TRY(model_read_int(m, "pooling_type", 0, POOL_COUNT - 1, POOL_NONE, &pooling));
     m->pooling = (enum pooling)pooling;
+    TRY(meta_bool(m->file, model_key(m, key, sizeof key, "no_head"), &m->no_head, &there));
     if (!m->encoder) return INFER_OK;
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "attention.causal"), &causal, &there));
     if (causal)

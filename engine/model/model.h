@@ -209,6 +209,7 @@ struct model {
         *type_embd; /* [n_embd], added to embeddings where there is no table of positions; NULL: none */
     struct norm_weights embd_norm; /* of what the embeddings add up to; w NULL: none */
     bool encoder;                  /* arch.encoder */
+    bool no_head;                  /* the head is not in the file, nor is it the embedding */
     enum pooling pooling;          /* POOL_NONE: the file says nothing */
     int n_text;                    /* most tokens of a text as the file has it; 0: n_ctx_train */
     const float *attn_bias;        /* struct op_attend: bias, the same in all layers; NULL: none */

@@ -31,6 +31,9 @@ static enum infer_status check(const struct infer_sched *s, const struct infer_r
     TRY(given_check(s, p));
     if (s->encoder && (!p->make || p->make == INFER_MAKE_LOGITS || p->n_rows))
         return err_set(INFER_E_INPUT, "the model is an encoder: it makes vectors of texts and writes none");
+    if (s->no_head && (!p->make || p->make == INFER_MAKE_LOGITS))
+        return err_set(INFER_E_INPUT,
+                       "the model's files have no head: it makes vectors of texts and writes none");
     if (p->make == INFER_MAKE_LOGITS && p->n_make_id < 1)
         return err_set(INFER_E_INPUT, "logits of no token are asked for");
     for (int i = 0; p->make == INFER_MAKE_LOGITS && i < p->n_make_id; i++)

@@ -162,6 +162,7 @@ struct infer_sched {
     struct drafter *drafter;   /* NULL: none */
     struct step_times times;   /* of steps without rows of prompts */
     float rate[3][DRAFT_SURE]; /* of all requests, by enum infer_request_drafter; 0: not known */
+    bool no_head;              /* vectors alone */
     bool encoder;              /* a prompt is one step, and nothing comes behind it */
     bool drafts_pay;           /* more rows could, now */
     bool prompts_next; /* steps have rows that decode or of prompts, in turns: the next one of prompts */

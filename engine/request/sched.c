@@ -26,6 +26,7 @@ enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine
                               .n_vocab = info.n_vocab,
                               .n_embd = info.n_embd,
                               .encoder = info.encoder,
+                              .no_head = info.no_head,
                               .grid = place.grid,
                               .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
                               .ahead = place.async,

@@ -69,6 +69,7 @@ static const struct key read_keys[] = {
     {"attention.sliding_window_pattern", "2", 'u', false},
     {"expert_count", "4", 'u', false},
     {"expert_used_count", "2", 'u', false},
+    {"no_head", "true", 'b', false},
     {"rope.dimension_count", "4", 'u', false},
     {"rope.freq_base", "500", 'f', false},
     {"rope.neox", "true", 'b', false},

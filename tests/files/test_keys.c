@@ -249,7 +249,7 @@ static const struct {
     {llama, "'architectures': ['LlamaForSequenceClassification']", UNSUPPORTED,
      "LlamaForSequenceClassification"},
     {llama, "'architectures': ['LlamaForTokenClassification']", UNSUPPORTED, "LlamaForTokenClassification"},
-    {llama, "'architectures': ['LlamaModel']", UNSUPPORTED, "LlamaModel"},
+    {llama, "'architectures': ['LlamaModel']", UNSUPPORTED, "names a class without a head"},
     {llama, "'architectures': ['LlamaForCausalLMEagle3']", UNSUPPORTED, "drafts for another model"},
     {llama, "'architectures': ['LlamaForCausalLM', 'Qwen2ForCausalLM']", UNSUPPORTED, "Qwen2ForCausalLM"},
     {llama, "'architectures': 'LlamaForCausalLM'", BAD, "'architectures'"},

@@ -51,15 +51,19 @@ static void text_of(const struct expected *g, const struct infer_model *m, int i
 /* Vectors of length 1, or scores, of all texts: out[n][width]. slots: how many side by side. */
 static int compute(const struct expected *g, const struct infer_model *m, const char *device, int slots,
                    int threads, float *out) {
-    const struct infer_engine_options o = {
-        .device = device, .slots = slots, .threads = threads, .gpu_layers = -1};
     struct infer_engine *e;
     struct infer_sched *s;
     struct infer_model_info info;
     struct infer_request *r[MOST];
     struct infer_text text[MOST];
     infer_model_info(m, &info);
-    assert_true(info.encoder);
+    assert_true(info.encoder || info.no_head);
+    const struct infer_engine_options o = {.device = device,
+                                           .slots = slots,
+                                           .threads = threads,
+                                           .gpu_layers = -1,
+                                           .hidden = info.no_head,
+                                           .kv_type = info.no_head ? "f32" : NULL};
     assert_in_range(info.n_vector, 1, WIDTH);
     assert_ok(infer_engine_create(&e, m, &o));
     assert_ok(infer_sched_open(&s, e, m));

@@ -2,7 +2,7 @@
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/gguf_copy.h"
-#include "infer.h"
+#include "infer_request.h"
 #include "tools/file/quantize.h"
 
 /* Every `from` of a file of the folder becomes `to`, which is as long; once: the first alone. */
@@ -111,10 +111,42 @@ static void minicpm_without_factors(void **state) {
     folder_remove(&d);
 }
 
+/* A model without its head: no text, no logits, neither by requests nor by steps. */
+static void no_head(void **state) {
+    (void)state;
+    char path[512];
+    struct infer_model *m;
+    struct infer_engine *e;
+    struct infer_sched *s;
+    struct infer_request *r;
+    static const int32_t ids[] = {0, 7, 8, 2};
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/embed/qwen3-body"), NULL));
+    assert_ok(infer_engine_create(&e, m, &(struct infer_engine_options){.device = "cpu", .threads = 1}));
+    int seq;
+    assert_ok(infer_seq_open(e, &seq));
+    const struct infer_row row = {.seq = seq, .id = 7, .want = INFER_WANT_LOGITS};
+    struct infer_output out;
+    assert_int_equal(infer_step(e, &row, 1, &out), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "have no head"));
+    infer_seq_close(e, seq);
+    assert_ok(infer_sched_open(&s, e, m));
+    for (int i = 0; i < 2; i++) {
+        struct infer_request_params p = infer_request_defaults();
+        p.ids = ids, p.n_id = 4;
+        if (i) p.make = INFER_MAKE_LOGITS, p.make_id = ids, p.n_make_id = 1;
+        assert_int_equal(infer_request_new(&r, s, &p), INFER_E_INPUT);
+        assert_non_null(strstr(infer_error(), "have no head"));
+    }
+    infer_sched_close(s);
+    infer_engine_free(e);
+    infer_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thing_wrong),
         cmocka_unit_test(minicpm_without_factors),
+        cmocka_unit_test(no_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

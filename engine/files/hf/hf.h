@@ -42,6 +42,7 @@ struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
+    bool body; /* the class is one without a head */
     struct hf_told bias, out_bias, ffn_bias, ffn_out_bias, qk_norm, in_bias,
         conv_bias, /* of layers with a state */
         choice_bias, /* of experts */ ssm_norm, head_bias;

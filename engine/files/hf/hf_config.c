@@ -71,6 +71,16 @@ void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const cha
 
 /* ---- architecture ---- */
 
+/* "QwenModel" of "QwenForCausalLM": the same without its head. */
+static bool is_body(const char *name, const char *class) {
+    static const char body[] = "Model", whole[] = "ForCausalLM";
+    const size_t n = strlen(name), m = strlen(class);
+    return n > sizeof body - 1 && m > sizeof whole - 1 && n - (sizeof body - 1) == m - (sizeof whole - 1) &&
+           strcmp(name + n - (sizeof body - 1), body) == 0 &&
+           strcmp(class + m - (sizeof whole - 1), whole) == 0 &&
+           memcmp(name, class, n - (sizeof body - 1)) == 0;
+}
+
 /* The classes under 'architectures' compute what this architecture does, with its head. */
 static enum infer_status check_classes(const struct config *c) {
     const struct arch_hf *first = c->out->table->hf.models;
@@ -83,7 +93,10 @@ static enum infer_status check_classes(const struct config *c) {
         const char *name = json_string_value(v);
         bool known = false;
         if (!name) return config_wrong(c, "architectures", "a list of names");
-        for (const struct arch_hf *hf = first; hf->model_type; hf++) known |= strcmp(hf->class, name) == 0;
+        for (const struct arch_hf *hf = first; hf->model_type; hf++) {
+            c->out->body |= is_body(name, hf->class);
+            known |= c->out->body || strcmp(hf->class, name) == 0;
+        }
         if (!known)
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: 'architectures' says %.64s, which is no language model of this kind (%s is): "
@@ -372,6 +385,11 @@ enum infer_status hf_config_check(const struct hf_config *c, const struct tensor
                        "%s: lm_head.weight is missing and 'tie_word_embeddings' of config.json is not true: "
                        "a model without its head",
                        f->path);
+    if (second_head && c->body)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "%s: lm_head.weight is there, but 'architectures' of config.json names a class without a head",
+            f->path);
     if (second_head && (second_head->type != embd->type || second_head->bytes != embd->bytes ||
                         memcmp(second_head->data, embd->data, embd->bytes) != 0))
         return err_set(INFER_E_INPUT,

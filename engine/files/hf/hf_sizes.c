@@ -377,6 +377,8 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     if (key_reads(c, K_MUP) && !get_flag(c, K_MUP)) /* what the table multiplies embeddings by */
         put_f32(c, "embedding_scale", 1 / sqrtf((float)out->n_embd));
     out->tied = a->encoder.on || get_flag_or(c, K_TIED, a->hf.tied); /* encoders have no head of tokens */
+    if (out->body && !out->tied) put_bool(c, "no_head", true);
+    out->tied |= out->body;
     read_tensors_told(c);
     return c->status;
 }
