@@ -28,10 +28,10 @@ enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8, 
 /* What a matmul does with its outputs. */
 enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU, CPU_EPI_MAP };
 
-/* A weight's units of one decode matmul as its kernel reads them; made by the first step that reads the file. */
+/* A weight's units of one decode matmul as its kernel reads them, one every step bytes; made by the first step that reads the file. */
 struct cpu_copy {
     uint8_t *data;
-    size_t unit_bytes;
+    size_t step;
     uint8_t *made; /* [units] */
 };
 

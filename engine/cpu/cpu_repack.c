@@ -15,18 +15,28 @@ struct size {
     size_t head, data; /* bytes of entries and marks; of weights */
 };
 
-/* Adds the members of a matmul or of experts; base: where they are, with the weights of all from base + data_at, NULL: only counted. */
-static struct cpu_copy *add_copy(struct size *n, const struct weight_group *g, int unit_rows, uint8_t *base,
-                                 size_t data_at) {
+static size_t unit_bytes(const struct weight *w, int unit_rows) {
+    return cpu_copy_bytes(w->type, weight_stride(w), unit_rows, w->k);
+}
+static size_t units_of(const struct weight *w, int unit_rows) {
+    return (size_t)((w->n + unit_rows - 1) / unit_rows) * (size_t)w->n_stack;
+}
+
+/* Adds the members of a matmul or of experts; base: where they are, with the weights of all from base + data_at, NULL: only counted.
+ * Units lie in the order in which a thread reads them, without gaps, for the processor asks ahead only along a stream that has none:
+ * of a folded glu (paired) the gate's and the up's of the same rows beside each other. */
+static struct cpu_copy *add_copy(struct size *n, const struct weight_group *g, int unit_rows, bool paired,
+                                 uint8_t *base, size_t data_at) {
     struct cpu_copy *copy = base ? (struct cpu_copy *)(void *)(base + n->head) : NULL;
+    size_t pair = 0, at = n->data;
+    for (int m = 0; paired && m < g->n_member; m++) pair += unit_bytes(&g->member[m], unit_rows);
     n->head += (size_t)g->n_member * sizeof *copy;
     for (int m = 0; m < g->n_member; m++) {
-        const struct weight *w = &g->member[m];
-        size_t unit = cpu_copy_bytes(w->type, weight_stride(w), unit_rows, w->k);
-        size_t units = (size_t)((w->n + unit_rows - 1) / unit_rows) * (size_t)w->n_stack;
-        if (base) copy[m] = (struct cpu_copy){base + data_at + n->data, unit, base + n->head};
+        const size_t unit = unit_bytes(&g->member[m], unit_rows), units = units_of(&g->member[m], unit_rows);
+        if (base) copy[m] = (struct cpu_copy){base + data_at + at, paired ? pair : unit, base + n->head};
         n->head += (units + 7) / 8 * 8;
         n->data += unit * units;
+        at += paired ? unit : unit * units;
     }
     return copy;
 }
@@ -38,7 +48,7 @@ static struct size count(const struct backend_config *c, int n_thread) {
     struct size n = {0, 0};
     for (int i = 0; l && i < l->n_op; i++) {
         const struct weight_group *g = op_uses(&l->op[i]).group;
-        if (g) add_copy(&n, g, cpu_decode_unit_rows(n_thread, g), NULL, 0);
+        if (g) add_copy(&n, g, cpu_decode_unit_rows(n_thread, g), false, NULL, 0);
     }
     return n;
 }
@@ -64,7 +74,7 @@ void cpu_repack_open(struct cpu *c, struct cpu_list *l) {
     for (int i = 0; i < l->n_op; i++) {
         struct cpu_op *o = &l->op[i];
         const struct weight_group *g = op_uses(o->op).group;
-        if (g) o->copy = add_copy(&n, g, o->unit_rows, base, head);
+        if (g) o->copy = add_copy(&n, g, o->unit_rows, o->epilogue == CPU_EPI_GLU, base, head);
     }
 }
 
@@ -77,7 +87,7 @@ static bool copied_now(const struct cpu *c, const uint8_t *to) {
 }
 struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit, bool at_once) {
     if (!copy || c->n_decode < (unsigned)c->config.cpu.repack_after) return (struct cpu_copied){0};
-    uint8_t *to = copy->data + copy->unit_bytes * (size_t)unit, *mark = &copy->made[unit];
+    uint8_t *to = copy->data + copy->step * (size_t)unit, *mark = &copy->made[unit];
     if (!*mark && !at_once && !copied_now(c, to)) return (struct cpu_copied){0};
     return (struct cpu_copied){to, mark, *mark};
 }

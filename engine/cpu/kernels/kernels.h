@@ -36,8 +36,9 @@ typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, struct cp
 static inline size_t cpu_copy_bytes(enum quant_type type, size_t stride, int n, int k) {
     const struct quant_code_set *set = quant_code_set(type);
     const size_t rows = (size_t)(n + 15) / 16 * 16, columns = (size_t)cpu_kp(k);
-    if (!set) return (rows * (stride + columns / 128) + 63) / 64 * 64; /* two bytes of Q3_K are read twice */
-    return rows * (columns * (size_t)quant_code_bits(set->form) / 8 +  /* gemm_code_copy.h */
+    const size_t twice = type == QUANT_Q3_K ? columns / 128 : 0; /* two bytes of 256 columns are read twice */
+    if (!set) return (rows * (stride + twice) + 63) / 64 * 64;
+    return rows * (columns * (size_t)quant_code_bits(set->form) / 8 + /* gemm_code_copy.h */
                    columns / (size_t)set->group * cpu_copied_scale(set->scales) +
                    (set->scales == QUANT_SCALES_STEPS ? columns / 64 : 0));
 }
