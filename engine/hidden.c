@@ -48,14 +48,25 @@ enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_r
     return s ? s : infer_wait(e, out);
 }
 
+/* Sums of x - mean, squared; in parts, which a processor adds side by side. */
+enum { SUMS = 8 };
+static double squares(const float *x, int n, double mean) {
+    double part[SUMS] = {0}, sum = 0;
+    int i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int k = 0; k < SUMS; k++) part[k] += ((double)x[i + k] - mean) * ((double)x[i + k] - mean);
+    for (; i < n; i++) part[0] += ((double)x[i] - mean) * ((double)x[i] - mean);
+    for (int k = 0; k < SUMS; k++) sum += part[k];
+    return sum;
+}
+
 /* The last norm, in place. */
 static void norm_row(const struct model *m, float *x) {
     const struct norm_weights *w = &m->output_norm;
     const int n = m->n_embd;
-    double mean = 0, sum = 0;
+    double mean = 0;
     for (int i = 0; m->norm == NORM_LAYER && i < n; i++) mean += (double)x[i] / n;
-    for (int i = 0; i < n; i++) sum += ((double)x[i] - mean) * ((double)x[i] - mean);
-    const double scale = 1 / sqrt(sum / n + (double)m->eps);
+    const double scale = 1 / sqrt(squares(x, n, mean) / n + (double)m->eps);
     for (int i = 0; w->w && i < n; i++)
         x[i] = (float)(((double)x[i] - mean) * scale * (double)w->w[i] + (w->bias ? (double)w->bias[i] : 0));
 }

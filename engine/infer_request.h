@@ -270,7 +270,7 @@ struct infer_request_params {
     int n_draft;  /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
     bool no_turn; /* for measuring: no token ends the answer's turn */
     /* for measuring: whether a guess counts as right, and stands in the answer then, in place of comparing it with what was chosen; NULL: by
-     * comparing */
+     * comparing. n_draft, if it is not 0, are guessed then whenever they can be, whatever that brings */
     bool (*holds)(void *user, int32_t chosen, int32_t guess);
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
     /* the prompt's tokens have them, too (infer_request_scores); slow: a step gives few rows of logits */
@@ -317,7 +317,8 @@ enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine
 void infer_sched_close(struct infer_sched *s);
 /* Requests with INFER_DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) or of layers that
  * draft (infer_model_draft; s's engine was made with .hidden then), with as many slots and INFER_REQUEST_DRAFT + 1 decode rows, better as many as
- * s's engine has: requests guess side by side; it serves nobody else and outlives s. errors: INFER_E_MEMORY */
+ * s's engine has: requests guess side by side; it serves nobody else and outlives s. Where s's model keeps states, half of its decode rows
+ * beyond one a slot are for rows behind wrong guesses, which are computed once more. errors: INFER_E_MEMORY */
 enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_engine *e,
                                          const struct infer_model *m);
 /* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What

@@ -126,8 +126,9 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
 enum { PAGE = 64 };    /* positions: guesses behind a text may need one more */
 enum { GUESSING = 8 }; /* requests that guess all they may in one step */
 
-int session_draft_rows(int n_slot) {
-    return n_slot + INFER_REQUEST_DRAFT * (n_slot < GUESSING ? n_slot : GUESSING);
+int session_draft_rows(const struct infer_engine_info *size) {
+    const int n = size->n_slot, guesses = INFER_REQUEST_DRAFT * (n < GUESSING ? n : GUESSING);
+    return n + guesses * (size->state_bytes ? 2 : 1);
 }
 
 /* Layers of the model's own file, or the file's model. */
@@ -152,14 +153,15 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     TRY(open_draft_model(s, o, draft->file));
     infer_model_info(s->draft_model, &info);
     TRY(infer_plan(s->model, of, as, &r));
-    const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot, all = r.size.kv_tokens;
+    const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot, all = r.size.kv_tokens,
+              n_row = session_draft_rows(&r.size);
     const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
     if (card && info.n_tapped)
         return err_set(INFER_E_UNSUPPORTED,
                        "--draft with a head (EAGLE-3) is not computed on a card yet; another model that "
                        "drafts, --draft mtp and --lookup are, or --device cpu");
-    of->decode_rows = session_draft_rows(n_slot);
+    of->decode_rows = n_row;
     if (info.n_tapped) of->hidden_for = s->draft_model;
     of->hidden |= info.wants_hidden && !info.n_tapped;
     *out = *of;
@@ -188,7 +190,7 @@ static enum infer_status drafts_of(struct session *s, const struct options *o,
     if (!need->draft || !need->draft->by) return INFER_OK;
     if (need->draft->by == INFER_DRAFT_MODEL) return session_open_draft(s, o, need->draft, NULL, eo, draft);
     TRY(infer_plan(s->model, eo, NULL, &r));
-    eo->decode_rows = session_draft_rows(r.size.n_slot);
+    eo->decode_rows = session_draft_rows(&r.size);
     infer_plan_free(&r);
     return INFER_OK;
 }

@@ -70,8 +70,9 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
 struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need);
 /* Opens the model alone. */
 enum infer_status session_open_model(struct session *s, const struct options *o);
-/* Decode rows of a step in which so many requests guess: those of a few of them have guesses at once, more would cost more than they bring. */
-int session_draft_rows(int n_slot);
+/* Decode rows of a step of requests that guess, of an engine of this size without: those of a few of them have guesses at once, more would
+ * cost more than they bring. Where layers have states, as many again are for rows behind a wrong guess, which are computed once more. */
+int session_draft_rows(const struct infer_engine_info *size);
 /* errors: INFER_E_INPUT (two guess, no such number of tokens) */
 enum infer_status session_drafter(const struct options *o, struct session_draft *out);
 /* Opens the model that drafts, with its engine's options and the other's, which are to be used then. as: its card, as infer_plan has it.

@@ -49,7 +49,7 @@ static void make(decode_maker &m, decode_link *d) {
 static enum infer_status run(const decode_step &s, const decode_link *d, bool) {
     delta_decode_job j = *own<delta_decode_job>(d);
     j.xo_pitch = decode_output_pitch(d, s.rows);
-    CU(delta_decode_launch(j, s.rows, true, s.b->sm_count, s.stream));
+    CU(delta_decode_launch(j, s.rows, s.b->c.n_slot, true, s.b->sm_count, s.stream));
     return INFER_OK;
 }
 const struct decode_code decode_delta = {false, true, NULL, make, NULL, run, NULL};

@@ -9,6 +9,8 @@ enum { PAUSE = 16, PAUSE_MOST = 256 }; /* steps without guesses before they are 
 static const float rate_tried = 0.8f;  /* what is thought then */
 static const float rate_least = 0.3f;  /* below: nobody keeps a card waiting for guesses */
 static const double gain_least = 0.02; /* of the logarithm of a request's rate: less is noise */
+/* Of so many guesses, about, a request's share of right ones is known. */
+static const float remembered[] = {[INFER_DRAFT_LOOKUP] = 8, [INFER_DRAFT_MODEL] = 32};
 static const int plain_steps[] = {
     6, 8}; /* from and to: without guesses, to compare with, and behind those in which a machine warms up */
 
@@ -139,6 +141,9 @@ static struct infer_request *likeliest(const struct infer_sched *s) {
     return best;
 }
 
+/* Whether as many are guessed as may be, whatever it brings: for measuring. */
+static bool guesses_all(const struct infer_request *r) { return r->p.holds && r->p.n_draft > 0; }
+
 /* Row by row the likeliest guess is added; what counts is the product of all requests' rates, tokens over the time of the step and of
  * guessing: so a step is never longer for those who gain nothing than others gain. */
 static void plan_rows(struct infer_sched *s, int n, int room) {
@@ -155,22 +160,23 @@ static void plan_rows(struct infer_sched *s, int n, int room) {
         for (int i = 0; i < INFER_REQUEST_DRAFT && round[i]; i++)
             seconds += times_of(&s->drafter->times, round[i]);
         const double value = gain - n * log(seconds / plain);
-        if (value > best) best = value, best_total = total;
+        if (value > best || guesses_all(r)) best = value, best_total = total;
     }
     for (r = s->first; r; r = r->next)
         while (r->n_draft < r->pace.planned && r->pace.at[r->n_draft] <= best_total) r->n_draft++;
 }
 
 void draft_plan(struct infer_sched *s, int n, int room, bool first) {
-    bool some = false;
+    bool some = false, all = false;
     int by_row = 0;
     for (struct infer_request *r = s->first; r; r = r->next) {
         r->pace.planned = r->pace.offer = 0;
         if (!r->n_part) r->n_draft = 0;
         some |= sched_decodes(r) && r->p.drafter;
+        all |= sched_decodes(r) && guesses_all(r);
         by_row += sched_decodes(r) && r->by_row;
     }
-    if (n) s->drafts_pay = could_pay(s, n, room);
+    if (n) s->drafts_pay = all || could_pay(s, n, room);
     if (!some || !s->drafts_pay || !first) return;
     for (struct infer_request *r = s->first; r; r = r->next)
         if (sched_decodes(r)) r->pace.offer = offer(r, by_row);
@@ -195,7 +201,7 @@ void request_guessed(struct infer_request *r, int n, int right, double seconds) 
     for (int i = 0; i < n && i <= right; i++) {
         float *all = &r->sched->rate[r->p.drafter][p->sure], hit = i < right;
         if (*all <= 0) *all = rate_begin[r->p.drafter][p->sure];
-        p->rate[p->sure] += (hit - p->rate[p->sure]) / 8;
+        p->rate[p->sure] += (hit - p->rate[p->sure]) / remembered[r->p.drafter];
         *all += (hit - *all) / 64;
     }
     if (n) p->pause = right ? PAUSE : p->pause < PAUSE_MOST ? 2 * p->pause : PAUSE_MOST;

@@ -448,8 +448,9 @@ static enum infer_status take_decode(struct infer_request *r, const struct reque
         TRY(add_token(r, r->last));
     } while (right && !r->why && (awake == r->awake || part->by == SAMPLE_BY_ROW) &&
              !atomic_load(&r->cancelled));
-    if (n <= guessed) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
     if (!r->why && draft_reads(r)) TRY(drafter_saw(r, part, true, f->n_held - n, n));
+    /* behind what is read: a device copies states back, and to read waits for that */
+    if (n <= guessed) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
     const double seconds = host_seconds() - begin;
     request_guessed(r, guessed, n - 1 + right, seconds);
     f->n_decoded += n;

@@ -106,7 +106,9 @@ static void add_decoding(struct infer_sched *s, struct gather *g) {
     uint64_t left_out = 0;
     for (struct infer_request *r = s->first; r; r = r->next)
         if (sched_decodes(r)) waiting++, wanted += pages_more(r, 1, 0);
-    draft_plan(s, waiting, g->left.decode - waiting, s->n_submit == s->n_wait);
+    /* with states half of the rows for guesses stay free: behind a wrong one some are computed again, in the same step if there is room */
+    const int again = s->state_step ? (s->n_decode_rows - s->n_slot) / 2 : 0;
+    draft_plan(s, waiting, g->left.decode - waiting - again, s->n_submit == s->n_wait);
     for (int turn = 0; turn < 2; turn++)
         for (struct infer_request *r = s->first; r; r = r->next) {
             if ((r->order >= s->turn) == turn || !sched_decodes(r)) continue;

@@ -264,22 +264,26 @@ static bool by_lot(void *user, int32_t chosen, int32_t guess) {
 static void what_counts_as_right(struct both *b, struct infer_sched *s, int seq) {
     int32_t ids[40];
     for (int i = 0; i < 40; i++) ids[i] = i * 5 % VOCAB;
-    for (int all = 0; all < 2; all++) {
+    for (int i = 0; i < 3; i++) { /* the last time two at once, though they do not pay */
+        const bool all = i > 0;
         struct infer_request_params p = infer_request_defaults();
         struct infer_request *r;
         struct lot lot = {.all = all};
+        if (i == 2) s->times.seconds[TIMES_ROWS] = 1e9f;
         assert_ok(infer_seq_rewind(b->engine, seq, 0));
         p.seq = seq, p.ids = ids, p.n_id = 40, p.n_predict = 40, p.drafter = INFER_DRAFT_MODEL;
-        p.holds = by_lot, p.user = &lot;
+        p.holds = by_lot, p.user = &lot, p.n_draft = i == 2 ? 2 : 0;
         assert_ok(infer_request_new(&r, s, &p));
         assert_ok(infer_request_run(r));
         const struct infer_request_figures *f = infer_request_figures(r);
         assert_true(f->n_guessed > 5);
         assert_int_equal(f->n_right, all ? lot.asked : 0);
         assert_true(!all || f->n_step < f->n_decoded);
+        if (i == 2)
+            assert_in_range(f->n_guessed, 2 * (f->n_step - 4), 2 * f->n_step); /* but for two, and the end */
         const int32_t *held = infer_seq_ids(b->engine, seq);
-        for (int i = 0, at = 40; all && i < lot.asked - INFER_REQUEST_DRAFT; i++) {
-            while (at < f->n_held && held[at] != lot.right[i]) at++;
+        for (int k = 0, at = 40; all && k < lot.asked - INFER_REQUEST_DRAFT; k++) {
+            while (at < f->n_held && held[at] != lot.right[k]) at++;
             assert_true(at++ < f->n_held);
         }
         infer_request_free(r);

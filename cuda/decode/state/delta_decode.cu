@@ -212,8 +212,9 @@ static cudaError_t decode_launch(const delta_decode_job &j, int rows, bool overl
     c.numAttrs = SL == DELTA_SLICES ? 1 : 2;
     return cudaLaunchKernelEx(&c, delta_decode_kernel<SL>, delta_decode_job(j));
 }
-cudaError_t delta_decode_launch(const delta_decode_job &j, int rows, bool overlap, int sm_count,
+cudaError_t delta_decode_launch(const delta_decode_job &j, int rows, int n_seq, bool overlap, int sm_count,
                                 cudaStream_t s) {
-    return rows * j.n_value > sm_count ? decode_launch<4>(j, rows, overlap, s)
+    const int work = rows < n_seq ? rows : n_seq; // a sequence's rows come one after the other
+    return work * j.n_value > sm_count ? decode_launch<4>(j, rows, overlap, s)
                                        : decode_launch<1>(j, rows, overlap, s);
 }

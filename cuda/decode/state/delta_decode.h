@@ -24,5 +24,6 @@ struct delta_decode_job {
     size_t xo_row, xo_unit;
     int xo_pitch; // xo as tiles of act_tile.cuh with so many rows; 0: as rows
 };
-cudaError_t delta_decode_launch(const delta_decode_job &j, int rows, bool overlap, int sm_count,
+// Rows of n_seq sequences at most.
+cudaError_t delta_decode_launch(const delta_decode_job &j, int rows, int n_seq, bool overlap, int sm_count,
                                 cudaStream_t s);
