@@ -57,6 +57,9 @@ template <int SL> DEV void delta_products(delta_shared<SL> &m, const float4 (&s)
     }
 }
 
+struct delta_row {
+    float a, b, x, xv, z;
+};
 // What a block has of a value head h and of a sequence.
 template <int SL> struct delta_block {
     static constexpr int blocks = DELTA_SLICES / SL; // of a head
@@ -145,13 +148,17 @@ template <int SL> struct delta_block {
             }
         }
     }
-    // Row r; keep: the slot, if it is the sequence's last in the step, else -1.
-    MEM void row(int r, bool first, int keep, float A, float dt) {
-        const float a = __ldcg(j.a + r * j.a_row + h) + dt, b = __ldcg(j.b + r * j.b_row + h),
-                    x = __ldcg(j.x + r * j.x_row + key_channel),
-                    xv = writes() ? __ldcg(j.x + r * j.x_row + v_channel()) : 0.f,
-                    z = writes() ? __ldcg(j.z + r * j.z_row + col) : 0.f;
-        inputs(x, xv);
+    // What this thread reads of row r.
+    MEM delta_row ask(int r) const {
+        return delta_row{__ldcg(j.a + r * j.a_row + h), __ldcg(j.b + r * j.b_row + h),
+                         __ldcg(j.x + r * j.x_row + key_channel),
+                         writes() ? __ldcg(j.x + r * j.x_row + v_channel()) : 0.f,
+                         writes() ? __ldcg(j.z + r * j.z_row + col) : 0.f};
+    }
+    // Row r, whose numbers are `in`; keep: the slot, if it is the sequence's last in the step, else -1.
+    MEM void row(int r, const delta_row &in, bool first, int keep, float A, float dt) {
+        const float a = in.a + dt, b = in.b, z = in.z;
+        inputs(in.x, in.xv);
         __syncthreads();
         if (first && threadIdx.x == 0) arrive(r);
         products();
@@ -188,9 +195,12 @@ __global__ void __launch_bounds__(DELTA_THREADS, SL == 1 ? 3 : 2)
     const float A = j.A[d.h], dt = j.dt_bias[d.h];
     if (!j.wait) pdl_wait();
     if (d.blocks > 1) cluster_wait();
+    delta_row in = d.ask(r);
     for (bool first = true, more = true; more; r++, first = false) {
         more = r + 1 < n && j.t.slot[r + 1] == slot;
-        d.row(r, first, more ? -1 : slot, A, dt);
+        const delta_row next = more ? d.ask(r + 1) : in; // on its way while this one is computed
+        d.row(r, in, first, more ? -1 : slot, A, dt);
+        in = next;
     }
     if (d.writes()) d.v.store(d.conv(slot), d.v_channel(), d.C);
     if (m.last) d.qk.store(d.conv(slot), d.key_channel, d.C);
