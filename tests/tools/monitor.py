@@ -136,6 +136,12 @@ p = subprocess.run([infer, *bench, "-d", "0,32", "--plot", "plot.svg", "--compar
 svg = open("plot.svg").read()
 root = xml.etree.ElementTree.fromstring(svg)
 check("a drawing", p.returncode in (0, 3) and root.tag.endswith("svg") and svg.count("<circle") == 3 and "tg64 saved" in svg and "positions already" in svg, (p, svg))
+run(*bench[:-1], "-t", "2", "--save", "two"), put("wide", json.dumps({**json.load(open("good")), "model": {**json.load(open("good"))["model"], "token_bytes": 10**9}}))
+run(*bench, "--plot", "plot.svg", "--plot-with", "two,wide")
+svg = open("plot.svg").read()
+check("over threads and bits", svg.count("<g ") == 2 and ">threads<" in svg and ">bits of a weight<" in svg and svg.count("<circle") == 6
+      and ">tg64, 2 threads<" in svg and ">1<" in svg and ">2<" in svg and xml.etree.ElementTree.fromstring(svg) is not None, svg)
+check("without a drawing", "--plot" in run(*bench, "--plot-with", "two", code=2)[1])
 check("not over the model", "--plot" in run(*bench, "--ablate", "--plot", "x", code=2)[1])
 out, err = run("bench", "--device", "cpu", "-t", "2", "-p", "0", "-n", "4", "-r", "1", "--ablate")
 check("a table", [l.split("  ")[0] for l in out.splitlines()[1:]][:3] == ["as asked", "--no-fuse", "--no-repack"] and out.count("%") > 6, out)

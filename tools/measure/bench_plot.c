@@ -1,5 +1,6 @@
-/* infer bench --plot: the results as SVG, a panel for what the tests differ in: depth, sequences, lengths. Lines are tests of one kind, whiskers
- * the interval of 95% (the range, with few repetitions); the saved run of --compare is dashed. */
+/* infer bench --plot: the results as SVG, a panel for what the tests differ in: depth, sequences, lengths, and with other saved runs threads and
+ * bits of a weight. Lines are tests of one kind, whiskers the interval of 95% (the range, with few repetitions); the saved run of --compare is
+ * dashed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,10 @@
 #include "tools/tool.h"
 
 enum { LEFT = 70, TOP = 40, WIDTH = 560, HEIGHT = 260, LEGEND = 170, PANEL = HEIGHT + 90, MOST = 256 };
-enum axis { AXIS_DEPTH, AXIS_SEQUENCES, AXIS_LENGTH, AXES };
+/* AXIS_BITS: hundredths */
+enum axis { AXIS_DEPTH, AXIS_SEQUENCES, AXIS_LENGTH, AXIS_THREADS, AXIS_BITS, AXES };
 static const char *const axis_names[] = {"positions already in the context", "sequences decoded together",
-                                         "tokens of the test"};
+                                         "tokens of the test", "threads", "bits of a weight"};
 static const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b"};
 
 struct point {
@@ -21,10 +23,18 @@ struct point {
     double y, least, most;
 };
 
+/* What a run is of. */
+struct run_of {
+    int threads;
+    double bits;
+};
 /* pp512, tg128, tg64x8@d1024 */
-static bool read_point(struct point *p, const struct bench_result *r, bool saved) {
+static bool read_point(struct point *p, const struct bench_result *r, const struct run_of *run, bool saved) {
     int n = 0;
-    *p = (struct point){.at = {0, 1, 0}, .prompt = r->test[0] == 'p', .saved = saved, .y = r->tok_s};
+    *p = (struct point){.at = {0, 1, 0, run->threads, (int)(100 * run->bits + 0.5)},
+                        .prompt = r->test[0] == 'p',
+                        .saved = saved,
+                        .y = r->tok_s};
     const char *at = r->test + 2;
     if (sscanf(at, "%d%n", &p->at[AXIS_LENGTH], &n) != 1) return false;
     at += n;
@@ -79,12 +89,18 @@ static void draw_frame(const struct plot *d) {
             LEFT - 6, y_of(d, d->top * i / 4) + 4, d->top * i / 4, LEFT, LEFT + WIDTH,
             y_of(d, d->top * i / 4), y_of(d, d->top * i / 4));
     for (int k = 0; k < d->n_place; k++)
-        fprintf(d->f, "<text x='%.1f' y='%d' text-anchor='middle'>%d</text>\n",
-                LEFT + WIDTH * (k + 0.5) / d->n_place, TOP + HEIGHT + 18, d->place[k]);
+        fprintf(d->f, "<text x='%.1f' y='%d' text-anchor='middle'>%.4g</text>\n",
+                LEFT + WIDTH * (k + 0.5) / d->n_place, TOP + HEIGHT + 18,
+                d->axis == AXIS_BITS ? d->place[k] / 100.0 : d->place[k]);
     fprintf(d->f, "<text x='%d' y='%d' text-anchor='middle'>%s</text><text x='%d' y='%d'>tok/s</text>\n",
             LEFT + WIDTH / 2, TOP + HEIGHT + 38, axis_names[d->axis], LEFT, TOP - 10);
 }
 
+static bool differs(const struct plot *d, enum axis a) {
+    for (int i = 1; i < d->n; i++)
+        if (d->p[i].at[a] != d->p[0].at[a]) return true;
+    return false;
+}
 static void line_name(const struct plot *d, const struct point *p, char name[96]) {
     int n = snprintf(name, 96, "%s", p->prompt ? "pp" : "tg");
     if (d->axis != AXIS_LENGTH) n += snprintf(name + n, 96 - (size_t)n, "%d", p->at[AXIS_LENGTH]);
@@ -92,6 +108,10 @@ static void line_name(const struct plot *d, const struct point *p, char name[96]
         n += snprintf(name + n, 96 - (size_t)n, "x%d", p->at[AXIS_SEQUENCES]);
     if (d->axis != AXIS_DEPTH && p->at[AXIS_DEPTH])
         n += snprintf(name + n, 96 - (size_t)n, "@d%d", p->at[AXIS_DEPTH]);
+    if (d->axis != AXIS_THREADS && differs(d, AXIS_THREADS))
+        n += snprintf(name + n, 96 - (size_t)n, ", %d threads", p->at[AXIS_THREADS]);
+    if (d->axis != AXIS_BITS && differs(d, AXIS_BITS))
+        n += snprintf(name + n, 96 - (size_t)n, ", %.4g bits", p->at[AXIS_BITS] / 100.0);
     if (p->saved) snprintf(name + n, 96 - (size_t)n, " saved");
 }
 
@@ -148,18 +168,39 @@ static void draw(struct plot *d, const struct bench *b) {
     fprintf(d->f, "</svg>\n");
 }
 
-static enum infer_status add_saved(struct plot *d, const char *path) {
+static double number_of(const json_t *root, const char *part, const char *name) {
+    return json_number_value(json_object_get(json_object_get(root, part), name));
+}
+static double bits_of(double token_bytes, double parameters) {
+    return parameters > 0 ? 8 * token_bytes / parameters : 0;
+}
+
+/* saved: by --compare, and dashed; else one of --plot-with. */
+static enum infer_status add_saved(struct plot *d, const char *path, bool saved) {
     json_t *root, *j;
     size_t i;
     struct bench_result r;
     TRY(bench_load_json(path, &root));
     enum infer_status st = INFER_OK;
+    const struct run_of run = {
+        (int)number_of(root, "machine", "threads"),
+        bits_of(number_of(root, "model", "token_bytes"), number_of(root, "model", "active_parameters"))};
     json_array_foreach(json_object_get(root, "results"), i, j) {
         if (!st) st = bench_result_read(&r, j);
-        if (!st && d->n < MOST) d->n += read_point(&d->p[d->n], &r, true);
+        if (!st && d->n < MOST) d->n += read_point(&d->p[d->n], &r, &run, saved);
     }
     json_decref(root);
     return st ? err_prefix(st, "%s", path) : INFER_OK;
+}
+
+static enum infer_status add_others(struct plot *d, const char *paths) {
+    char path[4096];
+    for (size_t n; *paths; paths += n + (paths[n] == ',')) {
+        n = strcspn(paths, ",");
+        snprintf(path, sizeof path, "%.*s", (int)n, paths);
+        TRY(add_saved(d, path, false));
+    }
+    return INFER_OK;
 }
 
 enum infer_status bench_plot(const struct bench *b, const char *path) {
@@ -168,8 +209,12 @@ enum infer_status bench_plot(const struct bench *b, const char *path) {
     size_t n = 0;
     struct outfile *out;
     TRY(mem_new(&d, sizeof *d, "a drawing"));
-    for (int i = 0; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], false);
-    enum infer_status st = b->o->compare ? add_saved(d, b->o->compare) : INFER_OK;
+    const struct infer_model_info *info = &b->session.info;
+    const struct run_of run = {b->session.place.n_thread,
+                               bits_of((double)info->token_bytes, (double)info->n_param_token)};
+    for (int i = 0; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], &run, false);
+    enum infer_status st = b->o->compare ? add_saved(d, b->o->compare, true) : INFER_OK;
+    if (!st && b->o->plot_with) st = add_others(d, b->o->plot_with);
     if (!st && !(d->f = open_memstream(&text, &n)))
         st = err_set(INFER_E_MEMORY, "out of memory for a drawing");
     if (!st) draw(d, b), fclose(d->f);
