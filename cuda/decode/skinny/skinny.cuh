@@ -12,7 +12,7 @@
 //
 // Sums stay where the products leave them: lane (gid, tig) has weight rows gid and gid + 8 of rows 2 tig and 2 tig + 1.
 #pragma once
-#include "cuda/decode/skinny/skinny_epilogue.cuh"
+#include "cuda/decode/skinny/skinny_many.cuh"
 #include "cuda/decode/skinny/skinny_mma.cuh"
 
 // A tile of weights and rows, or a part of its classes.
@@ -165,6 +165,14 @@ DEV void half_gather(float (&v)[4], const float4 *part, size_t of_class, int cla
 #pragma unroll
     for (int c = 0; c < 8; c++) v[0] += a[c].x, v[1] += a[c].y, v[2] += a[c].z, v[3] += a[c].w;
 }
+DEV void half_kept(float (&v)[4], const float4 &a) { v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w; }
+// Those of group n out of registers.
+template <int NT> DEV void half_pick(float (&v)[4], const float (&sum)[NT][4], int n) {
+#pragma unroll
+    for (int q = 0; q < NT; q++)
+#pragma unroll
+        for (int o = 0; o < 4; o++) v[o] = q == n || !q ? sum[q][o] : v[o];
+}
 template <int L, int NT, bool G, bool LONG>
 DEV void skinny_consume(const skinny_job &k, skinny_ring &r, const skinny_item &it, uint8_t *smem, int n_row,
                         const skinny_shared &at, bool first) {
@@ -205,16 +213,20 @@ DEV void skinny_consume(const skinny_job &k, skinny_ring &r, const skinny_item &
     if (G && first) half_met<G>(k, true);
     // What is read beside the sums is asked for before the other blocks' sums, and two groups of rows ahead. A loop that is
     // not unrolled: code that runs once waits for itself.
+    constexpr bool MANY = G && NT == 16;
     const bool add = k.epilogue == EPI_ADD;
     const int by = k.splits, n_group = w < it.n_tile ? min(NT, (n_row - it.row0 + 7) / 8) : 0;
     half_rows f = {};
     float res[2][4] = {};
     if (n_group) f = half_look(k, it.region, it.tile0 + w, lane >> 2);
+    const float down = S::codes ? k.j.down[it.region] : 1.f;
+    if constexpr (MANY)
+        if (by == 1)
+            return skinny_many<NT>{k, f, it.tile0 + w, it.row0, n_group ? n_row : 0, down, at}.finish(sum);
     if (n_group && add)
 #pragma unroll
         for (int i = 0; i < 2; i++) half_residual(k, f, it.row0 + (it.split + i * by) * 8, n_row, res[i]);
     if (by > 1) half_meet(k, it.set);
-    const float down = S::codes ? k.j.down[it.region] : 1.f;
 #pragma unroll 1
     for (int n = it.split; n < n_group; n += by) { // of the blocks that share the tile
         float v[4], now[4];
@@ -223,14 +235,10 @@ DEV void skinny_consume(const skinny_job &k, skinny_ring &r, const skinny_item &
         if (add) half_residual(k, f, it.row0 + (n + 2 * by) * 8, n_row, res[1]);
         if (by > 1)
             half_gather(v, part + n * 32, of_class, k.classes);
-        else if constexpr (S::apart) {
-            const float4 a = kept[n * 32];
-            v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
-        } else
-#pragma unroll
-            for (int q = 0; q < NT; q++)
-#pragma unroll
-                for (int o = 0; o < 4; o++) v[o] = q == n || !q ? sum[q][o] : v[o];
+        else if constexpr (S::apart)
+            half_kept(v, kept[n * 32]);
+        else if constexpr (!MANY)
+            half_pick(v, sum, n);
 #pragma unroll
         for (int o = 0; o < 4; o++) v[o] *= down;
         skinny_finish(k, f, it.tile0 + w, it.row0 + n * 8, n_row, v, now, at);

@@ -122,7 +122,7 @@ DEV void half_give(const skinny_job &k, int col, int n_col, int t, int n_row, fl
         put_column<false>(k.j, t + odd, 0, col + (by >> 2), b);
     }
 }
-// v: sums [h * 2 + q] of columns h and rows 2 tig + q.
+// v: sums [h * 2 + q] of columns h and rows 2 tig + q. They join the stream, and are what its next reader multiplies.
 DEV void half_add(const skinny_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
                   const float (&res)[4], const float2 &scale) {
     const int lane = threadIdx.x & 31, t = row0 + 2 * (lane & 3);
@@ -144,13 +144,17 @@ DEV void half_add(const skinny_job &k, const half_rows &f, int tile, int row0, i
     }
 #pragma unroll
     for (int o = 0; o < 4; o++) v[o] = __fmul_rn(__fmul_rn(v[o], f.norm[o >> 1]), o & 1 ? scale.y : scale.x);
-    if (k.j.give == GIVE_CODES || !k.j.xo_pitch) {
+}
+// They as the next link takes them, where that is by single columns.
+DEV void half_give_columns(const skinny_job &k, const half_rows &f, int row0, int n_row,
+                           const float (&v)[4]) {
+    const int t = row0 + 2 * (threadIdx.x & 3);
 #pragma unroll
-        for (int h = 0; h < 2; h++) half_give(k, f.col[h], k.j.n_out, t, n_row, v[2 * h], v[2 * h + 1]);
-        return;
-    }
-    // columns c, c + 1, c + 8 and c + 9 of one row
-    const int odd = lane >> 2 & 1;
+    for (int h = 0; h < 2; h++) half_give(k, f.col[h], k.j.n_out, t, n_row, v[2 * h], v[2 * h + 1]);
+}
+// The same in tiles of halves: columns c, c + 1, c + 8 and c + 9 of one row.
+DEV void half_give_tiles(const skinny_job &k, const half_rows &f, int row0, int n_row, const float (&v)[4]) {
+    const int lane = threadIdx.x & 31, t = row0 + 2 * (lane & 3), odd = lane >> 2 & 1;
     float a[2], b[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -162,21 +166,11 @@ DEV void half_add(const skinny_job &k, const half_rows &f, int tile, int row0, i
         put_tile4(k.j.give, k.j.xo, k.j.xo_pitch, t + odd, f.col[0] & ~1,
                   make_float4(a[0], b[0], a[1], b[1]));
 }
-DEV void skinny_finish(const skinny_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
-                       const float (&res)[4], const skinny_shared &at) {
-    const int lane = threadIdx.x & 31, tig = lane & 3, gid = lane >> 2, t = row0 + 2 * tig;
-    const float2 scale = *(const float2 *)(at.factor + t);
-    if (k.epilogue == EPI_ADD) {
-        half_add(k, f, tile, row0, n_row, v, res, scale);
-        return;
-    }
-#pragma unroll
-    for (int o = 0; o < 4; o++) v[o] = __fmul_rn(v[o], o & 1 ? scale.y : scale.x);
-    if (k.epilogue == EPI_GLU) {
-        half_give(k, tile * 8 + gid, k.j.n_out, t, n_row, act_apply(k.j.act, v[0]) * v[2],
-                  act_apply(k.j.act, v[1]) * v[3]);
-        return;
-    }
+DEV bool gives_columns(const skinny_job &k) { return k.j.give == GIVE_CODES || !k.j.xo_pitch; }
+// The results of EPI_STORE and EPI_HEAD.
+DEV void half_store(const skinny_job &k, const half_rows &f, int row0, int n_row, const float (&v)[4],
+                    const skinny_shared &at) {
+    const int lane = threadIdx.x & 31, gid = lane >> 2, t = row0 + 2 * (lane & 3);
 #pragma unroll
     for (int q = 0; q < 2; q++) {
         float a = v[q], b = v[2 + q];
@@ -197,4 +191,24 @@ DEV void skinny_finish(const skinny_job &k, const half_rows &f, int tile, int ro
         best_value *best = at.best + t + q;
         if (gid == 0 && better(c, *best)) *best = c;
     }
+}
+DEV void skinny_finish(const skinny_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
+                       const float (&res)[4], const skinny_shared &at) {
+    const int lane = threadIdx.x & 31, gid = lane >> 2, t = row0 + 2 * (lane & 3);
+    const float2 scale = *(const float2 *)(at.factor + t);
+    if (k.epilogue == EPI_ADD) {
+        half_add(k, f, tile, row0, n_row, v, res, scale);
+        if (gives_columns(k))
+            half_give_columns(k, f, row0, n_row, v);
+        else
+            half_give_tiles(k, f, row0, n_row, v);
+        return;
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) v[o] = __fmul_rn(v[o], o & 1 ? scale.y : scale.x);
+    if (k.epilogue == EPI_GLU)
+        half_give(k, tile * 8 + gid, k.j.n_out, t, n_row, act_apply(k.j.act, v[0]) * v[2],
+                  act_apply(k.j.act, v[1]) * v[3]);
+    else
+        half_store(k, f, row0, n_row, v, at);
 }
