@@ -4,6 +4,7 @@
 #include "engine_options.h"
 #include "infer.h"
 #include "cuda/links/link_attend.h"
+#include "cuda/plan/kv_halves_plan.h"
 #include "model/adapter.h"
 #include "model/shard.h"
 #include "plan/plan.h"
@@ -583,6 +584,42 @@ static void measured_models_are_predicted(void **state) {
                 plan_reached_by(true, false, QUANT_Q8_0).share);
 }
 
+/* ---- memory ---- */
+
+/* Halves for prompt rows are the pools of the largest store, keys and values, where the cache is of another type, and nothing else grows. */
+static void halves_are_one_stores_pools(void **state) {
+    struct lists o;
+    (void)state;
+    for (int latent = 0; latent < 2; latent++) {
+        open_lists(&o, latent ? "tiny-latent-512" : "tiny-gemma4-256", "f16");
+        struct backend_config c = o.plan.part[0].config;
+        size_t k = 0, v = 0, workspace = 0;
+        assert_true(c.n_store > 1);
+        for (int i = 0; i < c.n_store; i++) {
+            const struct kv_store *s = &c.store[i];
+            const size_t rows =
+                (size_t)c.kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE * sizeof(uint16_t);
+            if (rows * (size_t)s->head_dim_k > k) k = rows * (size_t)s->head_dim_k;
+            if (rows * (size_t)kv_v_dim(s) > v) v = rows * (size_t)kv_v_dim(s);
+        }
+        assert_true(latent ? v == 0 : v > 0);
+        for (int type = KV_F32; type < KV_TYPES; type++) {
+            struct cuda_plan p;
+            c.kv_type = (enum kv_type)type;
+            const struct kv_halves_plan h = kv_halves_plan_of(&c);
+            assert_int_equal(h.bytes, type == KV_F16 ? 0 : k + v);
+            assert_int_equal(h.v, type == KV_F16 ? 0 : k);
+            assert_ok(cuda_plan_make(&p, &c));
+            if (type == KV_F32) workspace = p.workspace_bytes;
+            assert_int_equal(p.workspace_bytes, workspace - (type == KV_F16 ? k + v : 0));
+            cuda_plan_free(&p);
+        }
+        c.no_fuse = true;
+        assert_int_equal(kv_halves_plan_of(&c).bytes, 0);
+        close_lists(&o);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_with_adapters_are_links),
@@ -596,6 +633,7 @@ int main(void) {
         cmocka_unit_test(eights_are_no_int8),
         cmocka_unit_test(factors_are_folded),
         cmocka_unit_test(attention_has_a_route),
+        cmocka_unit_test(halves_are_one_stores_pools),
         cmocka_unit_test(kernels_of_a_step_are_counted),
         cmocka_unit_test(measured_models_are_predicted),
     };
