@@ -86,8 +86,11 @@ static enum infer_status numbers_in_range(const struct infer_engine_options *o) 
 }
 
 static enum infer_status known_format(const char *name) {
-    if (!name || !strcmp(name, "mxfp8") || !strcmp(name, "mxfp4") || !strcmp(name, "nvfp4")) return INFER_OK;
-    return err_set(INFER_E_INPUT, ".block_scaled is '%s', must be mxfp8, mxfp4, nvfp4", name);
+    static const char *const known[] = {"fp8", "mxfp8", "mxfp4", "nvfp4"};
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, known[i])) return INFER_OK;
+    return name ? err_set(INFER_E_INPUT, ".block_scaled is '%s', must be fp8, mxfp8, mxfp4, nvfp4", name)
+                : INFER_OK;
 }
 
 enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {

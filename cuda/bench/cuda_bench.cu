@@ -10,19 +10,6 @@
 #include "cuda/formats/unit_value.cuh"
 
 // ---- products
-struct product {
-    enum quant_type type;
-    int n, k, rows; // out[rows][n] = x[rows][k] W[n][k]
-};
-struct product_data {
-    struct product p;
-    enum layout layout;
-    uint8_t *w, *tiles;
-    float *x, *out;
-    double *check;
-    int *n_row;
-    void *panel, *x_rows; // for cuBLASLt
-};
 enum { SAMPLES = 512, POOL_ROWS = 64 };
 
 // Sampled outputs in float64 and the squared error of out on them.
@@ -102,7 +89,7 @@ static enum infer_status fill_weights(const bench_run *b, product_data *d, struc
     return st;
 }
 
-static enum infer_status product_make(const bench_run *b, product_data *d, struct pool *pool) {
+enum infer_status product_make(const bench_run *b, product_data *d, struct pool *pool) {
     const struct product *p = &d->p;
     d->layout = layout_of(p->type);
     size_t units = (size_t)p->n / 16 * (size_t)((p->k + 255) / 256),
@@ -120,7 +107,7 @@ static enum infer_status product_make(const bench_run *b, product_data *d, struc
     return fill_weights(b, d, pool);
 }
 
-static prompt_job job_of(const product_data *d, enum route_group g) {
+prompt_job product_job(const product_data *d, enum route_group g) {
     prompt_job j = {};
     int order = prompt_matmul_order(g, d->layout);
     j.w = d->w;
@@ -174,7 +161,7 @@ static enum infer_status product_peer(const bench_run *b, product_data *d, struc
 }
 
 static enum infer_status product_ours(const bench_run *b, product_data *d, enum route_group g, double peer) {
-    prompt_job j = job_of(d, g);
+    prompt_job j = product_job(d, g);
     int order = prompt_matmul_order(g, d->layout), index[ROUTE_MAX],
         n = route_entries(g, d->layout, b->sm, index);
     int r = route_default(g, d->layout, b->sm, b->sm_count, j.n_slab, d->p.rows);
@@ -211,15 +198,19 @@ static enum infer_status bench_product(const bench_run *b, const struct product 
     if (!st) st = product_peer(b, &d, &pool, &peer);
     if (!st) st = product_ours(b, &d, GROUP_WGMMA, peer);
     if (!st) st = product_ours(b, &d, GROUP_MMA, peer);
+    if (!st && d.layout == LAYOUT_F8) st = fp8_bench(b, &d, &pool);
     drop(&pool);
     return st;
 }
 static enum infer_status bench_gemm(const bench_run *b) {
-    static const struct product all[] = {
-        {QUANT_F32, 2048, 2048, 2048},   {QUANT_F32, 4096, 4096, 4096},   {QUANT_F32, 8192, 8192, 8192},
-        {QUANT_F16, 4096, 4096, 4096},   {QUANT_F16, 8192, 8192, 8192},   {QUANT_F16, 28672, 4096, 4096},
-        {QUANT_BF16, 28672, 4096, 4096}, {QUANT_Q8_0, 28672, 4096, 4096}, {QUANT_Q4_0, 28672, 4096, 4096},
-        {QUANT_Q4_K, 28672, 4096, 4096}, {QUANT_Q4_K, 4096, 14336, 4096}, {QUANT_Q4_K, 4096, 4096, 256}};
+    static const struct product all[] = {{QUANT_F32, 2048, 2048, 2048},    {QUANT_F32, 4096, 4096, 4096},
+                                         {QUANT_F32, 8192, 8192, 8192},    {QUANT_F16, 4096, 4096, 4096},
+                                         {QUANT_F16, 8192, 8192, 8192},    {QUANT_F16, 28672, 4096, 4096},
+                                         {QUANT_BF16, 28672, 4096, 4096},  {QUANT_Q8_0, 28672, 4096, 4096},
+                                         {QUANT_Q4_0, 28672, 4096, 4096},  {QUANT_Q4_K, 28672, 4096, 4096},
+                                         {QUANT_Q4_K, 4096, 14336, 4096},  {QUANT_Q4_K, 4096, 4096, 256},
+                                         {QUANT_F8_128, 4096, 4096, 4096}, {QUANT_F8_128, 28672, 4096, 4096},
+                                         {QUANT_F8_128, 4096, 14336, 1024}};
     for (const struct product &p : all) TRY(bench_product(b, &p));
     return INFER_OK;
 }
@@ -304,7 +295,7 @@ static enum infer_status bench_memory(const bench_run *b, struct pool *pool) {
 // ---- every entry of the table of routes against the others of its group
 static enum infer_status group_check(const bench_run *b, product_data *d, enum route_group g,
                                      enum prompt_epilogue e, uint8_t *result[2], size_t bytes) {
-    prompt_job j = job_of(d, g);
+    prompt_job j = product_job(d, g);
     int order = prompt_matmul_order(g, d->layout), index[ROUTE_MAX],
         n = route_entries(g, d->layout, b->sm, index);
     rows x = {d->x, (size_t)d->p.k, d->p.k};
@@ -405,6 +396,9 @@ enum infer_status cuda_kv_rows_check(int kv_type, int dim) {
 }
 enum infer_status cuda_encode_check(const struct cuda_encode *all, int n, double *worst) {
     return on_card(1, [&](bench_run *b) { return encodings_check(b, all, n, worst); });
+}
+enum infer_status cuda_fp8_check(int n, int k, int rows, double *worst) {
+    return on_card(1, [&](bench_run *b) { return fp8_check(b, n, k, rows, worst); });
 }
 enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows) {
     struct product p = {type, n, k, rows};

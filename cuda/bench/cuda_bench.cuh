@@ -2,6 +2,7 @@
 #pragma once
 #include <string.h>
 #include "cuda/bench/cuda_bench.h"
+#include "cuda/prompt/prompt_kernels.h"
 #include "cuda/run/cuda_impl.h"
 
 struct bench_run {
@@ -62,6 +63,28 @@ cudaError_t random_fill(float *x, size_t n, uint32_t seed, cudaStream_t s);
 // Reads n bytes (a multiple of 16) once; sink: 4 bytes, hardly ever written.
 cudaError_t ceiling_read(const uint8_t *p, size_t n, void *sink, int sm_count, cudaStream_t s);
 
+// A product on random data: out[rows][n] = x[rows][k] W[n][k].
+struct product {
+    enum quant_type type;
+    int n, k, rows;
+};
+struct product_data {
+    struct product p;
+    enum layout layout;
+    uint8_t *w, *tiles;
+    float *x, *out;
+    double *check;
+    int *n_row;
+    void *panel, *x_rows; // for cuBLASLt
+};
+// Allocates and fills all of d but panel; d->p is set.
+enum infer_status product_make(const bench_run *b, product_data *d, struct pool *pool);
+// Its launch by kernels of a group: one member, stored.
+prompt_job product_job(const product_data *d, enum route_group g);
+
+// bench_fp8.cu: a row of the product by FP8 kernels, checked first; n x k with every epilogue, *worst: the largest error
+enum infer_status fp8_bench(const bench_run *b, product_data *d, struct pool *pool);
+enum infer_status fp8_check(const bench_run *b, int n, int k, int rows, double *worst);
 // bench_attend.cu
 enum infer_status bench_attentions(const bench_run *b);
 // bench_encode.cu

@@ -69,6 +69,11 @@ double cuda_ceiling_products(struct cuda_ceiling *c, double seconds);
  * differ in a bit, or one is off from float64 by more than rounding to halves. */
 enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows);
 
+/* Multiplies random FP8 weights W[n][k] (n a multiple of 32) with rows of random activations by the FP8 kernel, with every epilogue, and
+ * compares with float64 of the same e4m3 numbers and scales; *worst: the largest error, of the norm. errors: INFER_E_DEVICE naming
+ * the epilogue that is off by more than 1e-3, or that writes beyond its rows; INFER_E_UNSUPPORTED where the card is not sm_90. */
+enum infer_status cuda_fp8_check(int n, int k, int rows, double *worst);
+
 #ifdef __cplusplus
 }
 #endif

@@ -86,6 +86,12 @@ static bool is_experts(const struct link_case *c, struct cuda_link *k) {
            link_route(c->route, LINK_EXPERTS, c->list->cls, 0) && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
+/* Whether experts of a layout go to wgmma as halves; FP8 that is asked for is for matrices alone. */
+static bool experts_by_wgmma(const struct link_case *c, enum layout l) {
+    struct route_case r = *c->route;
+    r.block_scaled = false;
+    return route_prompt_group(&r, l) == GROUP_WGMMA && layout_kind(l) != KIND_FLOATS;
+}
 /* Experts of prompt rows, activated, then those of their results, which stay rows, one for each choice. */
 static bool is_moe_grouped(const struct link_case *c, struct cuda_link *k) {
     const struct op_list *l = c->list;
@@ -97,11 +103,8 @@ static bool is_moe_grouped(const struct link_case *c, struct cuda_link *k) {
            view_same(a->choice, b->choice) && view_same(b->x, g->out) && activates(l, k->first) &&
            list_hands_over(l, k->first) && list_hands_over(l, k->first + 1) && (single || up->paired) &&
            up->n_region == 1 && down->n_member == 1 && down->n % 4 == 0 && up->n_stack <= ROUTE_EXPERTS_MAX &&
-           a->x.col % 4 == 0 && a->x.width % 4 == 0 &&
-           route_prompt_group(c->route, up->region[0].layout) == GROUP_WGMMA &&
-           route_prompt_group(c->route, down->region[0].layout) == GROUP_WGMMA &&
-           layout_kind(up->region[0].layout) != KIND_FLOATS &&
-           layout_kind(down->region[0].layout) != KIND_FLOATS;
+           a->x.col % 4 == 0 && a->x.width % 4 == 0 && experts_by_wgmma(c, up->region[0].layout) &&
+           experts_by_wgmma(c, down->region[0].layout);
 }
 static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
     return link_experts_ops(c->list, k).add ? link_gives_stream(c, k, normed) : 0;

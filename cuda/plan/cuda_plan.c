@@ -253,6 +253,7 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
     most = (most + 63) / 64;
     p->mx_rows = (size_t)round_up(l->max_rows > l->max_out ? l->max_rows : l->max_out, 256);
     if (c->cuda.block_scaled) {
+        most += most & 1; /* FP8's blocks have two tiles */
         p->mx = take(p, p->mx_rows * most * 64);
         p->mx_scale = take(p, p->mx_rows * most * 4);
     }

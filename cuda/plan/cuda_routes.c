@@ -24,6 +24,7 @@ const struct route cuda_routes[] = {
     {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 128, "gemm_mma_kernel<128>"},
     {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 64, "gemm_mma_kernel<64>"},
     {ROW_PROMPT, GROUP_MX, BLOCK_SCALED, 120, 129, 128, "gemm_mx_kernel"},
+    {ROW_PROMPT, GROUP_MX, BIT(F8), 90, 90, 128, "gemm_fp8_kernel"},
     {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "dequant_rows_kernel + cublasLtMatmul"},
     {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "gemv_one_kernel"},
     {ROW_DECODE, GROUP_STREAM, CODES, 90, 129, 8, "gemv_few_kernel"},
@@ -60,7 +61,8 @@ enum route_group route_prompt_group(const struct route_case *c, enum layout l) {
     if (l == LAYOUT_F32 && c->strict_fp32) return GROUP_PLAIN;
     if (c->blas) return l == LAYOUT_F32 ? GROUP_PLAIN : GROUP_BLAS;
     if (c->block_scaled && c->sm >= 120 && c->sm < 130 && (BLOCK_SCALED >> l & 1)) return GROUP_MX;
-    if (c->sm >= 90 && c->sm < 100 && !c->only_mma) return GROUP_WGMMA;
+    if (c->sm >= 90 && c->sm < 100 && !c->only_mma)
+        return c->block_scaled && l == LAYOUT_F8 ? GROUP_MX : GROUP_WGMMA;
     return c->sm >= 80 ? GROUP_MMA : GROUP_PLAIN;
 }
 

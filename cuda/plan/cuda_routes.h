@@ -53,7 +53,7 @@ struct route_case {
     bool only_mma;       /* --kernels mma */
     bool blas;           /* --blas on */
     bool strict_fp32;    /* --matmul-precision highest */
-    bool block_scaled;   /* --matmul-precision mxfp8, mxfp4, nvfp4 */
+    bool block_scaled;   /* --matmul-precision fp8, mxfp8, mxfp4, nvfp4 */
     size_t shared_bytes; /* of a block */
 };
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
+#include "cuda/prompt/gemm_fp8.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
 
@@ -49,22 +50,35 @@ static enum infer_status blas_run(const cuda_backend *b, const prompt_gemm *l, i
     return INFER_OK;
 }
 
+// ---- block-scaled: one job, whose activations are made first where an earlier job has not made the same
+static enum infer_status scaled_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l,
+                                    int i, bool quantised, int n, cudaStream_t s) {
+    const prompt_job *j = &l->job[i];
+    if (l->layout[i] == LAYOUT_F8) {
+        if (!quantised) CU(fp8_quantise(*j, n, s));
+        CU(fp8_launch(*j, l->epilogue, n, b->sm_count, s));
+        return INFER_OK;
+    }
+    if (!quantised) CU(prompt_mx_quantise(*j, p->mx_kind, n, s));
+    CU(prompt_mx_launch(*j, l->layout[i], p->mx_kind, l->epilogue, n, s));
+    return INFER_OK;
+}
+
 // ---- any group
 static enum infer_status launch(const cuda_backend *b, const prompt_gemm *l, int i, const struct route *r,
                                 int n, cudaStream_t s) {
     CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, r, n, b->sm_count, s));
     return INFER_OK;
 }
-enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,
-                                  cudaStream_t s) {
-    bool quantised = false; // the regions of a group share their input
+enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l,
+                                  bool made, int n, cudaStream_t s) {
+    bool quantised = made; // the regions of a group share their input
     for (int i = 0; i < l->n_job; i++) {
         if (l->group[i] == GROUP_BLAS) {
             TRY(blas_run(b, l, i, n, s));
         } else if (l->group[i] == GROUP_MX) {
-            if (!quantised) CU(prompt_mx_quantise(l->job[i], p->mx_kind, n, s));
+            TRY(scaled_run(b, p, l, i, quantised, n, s));
             quantised = true;
-            CU(prompt_mx_launch(l->job[i], l->layout[i], p->mx_kind, l->epilogue, n, s));
         } else {
             int r = l->tuned[i][route_bucket(n)];
             if (r < 0)

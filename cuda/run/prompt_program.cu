@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
+#include "cuda/prompt/gemm_fp8.h"
 #include "cuda/prompt/ssm_prompt.h"
 #include "cuda/run/prompt_profile.h"
 #include "cuda/run/prompt_program_impl.h"
@@ -146,6 +147,19 @@ static enum infer_status mx_agrees(cuda_backend *b, int kind, bool *agree) {
     return INFER_OK;
 }
 
+// FP8 products are exact but for the activations, so they need no test of their own: a chip and weights are all.
+static enum infer_status fp8_is_there(const cuda_backend *b, const struct route_case *c) {
+    if (c->sm / 10 != 9 || c->only_mma)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".block_scaled fp8 needs a card of sm_90 and all of its kernels, this is sm_%d%s",
+                       c->sm, c->only_mma ? " with .kernels mma" : "");
+    for (int i = 0; i < b->c.n_group; i++)
+        for (int r = 0; r < b->plan.group[i].n_region; r++)
+            if (b->plan.group[i].region[r].layout == LAYOUT_F8) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED,
+                   ".block_scaled fp8 multiplies FP8 weights, and no matrix on the card has any");
+}
+
 // The options' side of the table: what was asked for and cannot be had is refused.
 static enum infer_status choose_routes(cuda_backend *b, prompt_program *p) {
     static const char *const kinds[MX_KIND_COUNT] = {"mxfp8", "mxfp4", "nvfp4"};
@@ -156,6 +170,7 @@ static enum infer_status choose_routes(cuda_backend *b, prompt_program *p) {
                 return err_set(INFER_E_UNSUPPORTED, ".blas takes no F32 matrix (%s)",
                                b->c.group[i]->member[0].name);
     if (!b->c.cuda.block_scaled) return INFER_OK;
+    if (!strcmp(b->c.cuda.block_scaled, "fp8")) return fp8_is_there(b, &p->route);
     if (p->route.sm / 10 != 12)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120, this is sm_%d",
                        b->c.cuda.block_scaled, p->route.sm);
@@ -191,15 +206,24 @@ int prompt_grid(const struct prompt_program *p) { return p && (p->has_delta || p
 void prompt_free(struct prompt_program *p) { program_free(p); }
 
 // ---- running
+// Whether a matmul's input is read as e4m3 alone, so that a norm may make it.
+static bool only_fp8(const prompt_gemm *l) {
+    bool all = true;
+    for (int i = 0; i < l->n_job; i++) all &= l->group[i] == GROUP_MX && l->layout[i] == LAYOUT_F8;
+    return all;
+}
 enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
                                     int n, cudaStream_t s) {
     const prompt_tiles *t = &d->input;
     const int *n_row = d->gemm.job[0].n_row;
-    if (d->from_rows && d->is.before >= 0)
+    const bool fp8 = d->from_rows && d->is.before < 0 && only_fp8(&d->gemm);
+    if (fp8)
+        CU(fp8_norm(t->x, t->w, t->eps, d->gemm.job[0], n, s));
+    else if (d->from_rows && d->is.before >= 0)
         CU(prompt_front_launch(t->x, d->front, n_row, t->tiles, t->k_tiles, t->order, n, s));
     else if (d->from_rows)
         CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
-    return prompt_gemm_run(b, p, &d->gemm, n, s);
+    return prompt_gemm_run(b, p, &d->gemm, fp8, n, s);
 }
 static enum infer_status run_link(const cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
                                   cudaStream_t s) {

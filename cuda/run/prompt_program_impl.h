@@ -49,8 +49,9 @@ struct prompt_code {
 prompt_tiles prompt_output(const cuda_backend *b, prompt_link *d, enum act_slot slot);
 // prompt_gemm.cu: takes over what an earlier run measured; one matmul of n rows
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p);
-enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,
-                                  cudaStream_t s);
+// made: its activations are e4m3 already
+enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l,
+                                  bool made, int n, cudaStream_t s);
 // The same with its input; what it is made of.
 void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d);
 enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,

@@ -85,8 +85,8 @@ static enum infer_status stages_of(struct plan_settings *s, const struct model *
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
     if (o->cuda.block_scaled && strcmp(device, "cuda") != 0)
-        return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
-                       o->cuda.block_scaled, device);
+        return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_%d; this is the %s backend",
+                       o->cuda.block_scaled, strcmp(o->cuda.block_scaled, "fp8") ? 120 : 90, device);
     if (o->cuda.blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;

@@ -44,3 +44,5 @@
 /* --matmul-precision mxfp8, mxfp4, nvfp4: weights and activations rounded to 3 bits and 1 bit behind the point. */
 #define TOL_CUDA_MXFP8 8e-2
 #define TOL_CUDA_FP4   5e-1
+/* --matmul-precision fp8: activations rounded to 3 bits behind the point, weights as they are. */
+#define TOL_CUDA_FP8 6e-2

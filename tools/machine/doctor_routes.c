@@ -58,11 +58,11 @@ void routes_print(FILE *out) {
     print_others(out);
     fprintf(out, "\nprompt rows take, by layout and chip\n%-7s", "");
     for (int c = 0; c < 4; c++) fprintf(out, " sm_%-11d", chips[c]);
-    fprintf(out, " sm_120, mxfp8\n");
+    fprintf(out, " sm_120, mxfp8  sm_90, fp8\n");
     for (int l = 0; l < LAYOUT_COUNT; l++) {
         fprintf(out, "%-7s", route_layout_name((enum layout)l));
-        for (int c = 0; c < 5; c++) {
-            struct route_case rc = {.sm = c < 4 ? chips[c] : 120, .block_scaled = c == 4};
+        for (int c = 0; c < 6; c++) {
+            struct route_case rc = {.sm = c < 4 ? chips[c] : c == 4 ? 120 : 90, .block_scaled = c >= 4};
             fprintf(out, " %-14s", route_group_name(route_prompt_group(&rc, (enum layout)l)));
         }
         fprintf(out, "\n");
