@@ -5,7 +5,9 @@
 
 /* The first numbers of each head, as many as those of attention that do. */
 static void rotate(struct emitter *e, const char *name, struct view x, int n_head, int head_dim) {
-    emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, &e->m->index_rope}});
+    emit_op(e, name,
+            (struct op){.kind = OP_ROPE,
+                        .rope = {.x = x, .n_head = n_head, .head_dim = head_dim, .rope = &e->m->index_rope}});
 }
 
 void emit_choice(struct emitter *e, const struct layer *l, struct view q, struct view w) {

@@ -132,7 +132,9 @@ void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, i
                const struct layer *l) {
     const struct rope *r = e->long_context && l->attn.rope_long ? l->attn.rope_long : l->attn.rope;
     if (r->kind == ROPE_NONE) return;
-    emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, r}});
+    emit_op(
+        e, name,
+        (struct op){.kind = OP_ROPE, .rope = {.x = x, .n_head = n_head, .head_dim = head_dim, .rope = r}});
 }
 
 void emit_map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
