@@ -50,13 +50,13 @@ static enum infer_status rows_make(const bench_run *b, int n, int width, uint32_
     CU(random_fill(out->p, (size_t)n * (size_t)width, seed, b->stream));
     return INFER_OK;
 }
-static enum infer_status jobs_make(encoding *a, struct pool *pool) {
+static enum infer_status jobs_make(const bench_run *b, encoding *a, struct pool *pool) {
     const struct cuda_encode *c = &a->c;
     const struct encode_room room = encode_room_of(c->n_row, c->n_head, c->n_kv_head, c->dim);
     encode_pack_job *p = &a->pack;
     uint8_t *work = NULL;
     TRY(take(pool, &work, room.bytes));
-    CU(cudaMemset(work, 0xff, room.bytes));
+    CU(cudaMemsetAsync(work, 0xff, room.bytes, b->stream));
     *p = encode_pack_job{a->q,
                          a->k,
                          a->v,
@@ -106,7 +106,7 @@ static enum infer_status encoding_make(const bench_run *b, encoding *a, struct p
     CU(cudaMemsetAsync(a->wrong, 0, 4, b->stream));
     a->t.step = on_card;
     a->t.slot = slot;
-    TRY(jobs_make(a, pool));
+    TRY(jobs_make(b, a, pool));
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
