@@ -84,7 +84,7 @@ static void turn(struct tower_emitter *e, const char *name, struct view x) {
     const int dim = t->head_dim;
     for (int i = 0; i < 2 && t->rope[i].n_rot; i++) {
         const struct view part = view_columns(x, i * (dim / 2), x.width - i * (dim / 2));
-        tower_op(e, name, (struct op){.kind = OP_ROPE, .rope = {part, t->n_head, dim, &t->rope[i]}});
+        tower_op(e, name, (struct op){.kind = OP_ROPE, .rope = {part, t->n_head, dim, &t->rope[i], false}});
     }
 }
 

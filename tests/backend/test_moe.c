@@ -232,7 +232,7 @@ static void routes_of_backends(void **state) {
             struct bench b = {0};
             struct view x = input(&b, r.n_expert, 0), y = output(&b, 2 * r.n_used);
             float want[2 * ROUTE_USED_MAX], *got = malloc(sizeof *got * MAX_T * (size_t)y.width);
-            push(&b, (struct op){.kind = OP_ROUTE, .route = {x, y, &r}});
+            push(&b, (struct op){.kind = OP_ROUTE, .route = {x, y, &r, NULL, 0}});
             for (int k = 0; k < 4; k++) {
                 run(&b, (struct setting){k ? &backend_cpu : &backend_ref, NULL, k, (enum row_class)(k % 2)},
                     0, MAX_T, got, NULL);
@@ -284,7 +284,7 @@ static struct view choices(struct bench *b, struct router *r, int hit) {
     struct view logits = input(b, r->n_expert, 0), choice = new_buf(b, 2 * r->n_used, BUF_ROWS_ALL);
     float *x = (float *)b->table[b->n_table - 1].data;
     for (int i = 0; i < MAX_T * r->n_expert; i++) x[i] += i % r->n_expert < hit ? 100 : 0;
-    push(b, (struct op){.kind = OP_ROUTE, .route = {logits, choice, r}});
+    push(b, (struct op){.kind = OP_ROUTE, .route = {logits, choice, r, NULL, 0}});
     return choice;
 }
 

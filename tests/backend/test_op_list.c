@@ -135,7 +135,7 @@ static void samples(struct op *out) {
         {OP_MATMUL, 0, "matmul", .matmul = {x, z, &group, false}},
         {OP_MATMUL, 0, "matmul of outputs", .matmul = {picked, view(2, 2), &group, false}},
         {OP_HEADS, 0, "heads", .heads = {x, z, &heads}},
-        {OP_ROPE, 0, "rope", .rope = {x, 1, W, &rope}},
+        {OP_ROPE, 0, "rope", .rope = {x, 1, W, &rope, false}},
         {OP_KV_PUT, 0, "kv_put", .kv_put = {x, y, 0}},
         {OP_ATTEND, 0, "attend", .attend = {.q = x, .out = z, .n_head = 1, .scale = 0.3f}},
         {OP_ATTEND, 0, "attend with a sink",
@@ -190,7 +190,7 @@ static void samples(struct op *out) {
          .ssm = {x, a, half, 0, 2, 2, 1, 2, array[DECAYS], array[STEP_BIAS], array[SKIP], 0, 9}},
         {OP_SSM, 0, "ssm without the input itself",
          .ssm = {x, a, half, 0, 2, 2, 1, 2, array[DECAYS], array[STEP_BIAS], NULL, 0, 9}},
-        {OP_ROUTE, 0, "route", .route = {x, z, &router}},
+        {OP_ROUTE, 0, "route", .route = {x, z, &router, NULL, 0}},
         {OP_EXPERTS, 0, "experts", .experts = {x, choice, z, &experts, W / 2, false, false, 0, 0}},
         {OP_EXPERTS, 0, "experts with weights",
          .experts = {x, choice, z, &experts, W / 2, false, true, 0, 0}},
@@ -519,8 +519,8 @@ static void lives_and_neighbours(void **state) {
 static void rotations(void **state) {
     (void)state;
     struct view q = {0, 0, W}, k = {0, W, W}, v = {0, 2 * W, W};
-    struct op op[] = {{.kind = OP_ROPE, .rope = {q, 1, W, &rope}},
-                      {.kind = OP_ROPE, .rope = {k, 1, W, &rope}},
+    struct op op[] = {{.kind = OP_ROPE, .rope = {q, 1, W, &rope, false}},
+                      {.kind = OP_ROPE, .rope = {k, 1, W, &rope, false}},
                       {.kind = OP_KV_PUT, .kv_put = {k, v, 0}}};
     struct op_list l = {.op = op, .n_op = 3};
     assert_true(list_is_rotated(&l, 0));

@@ -213,8 +213,9 @@ static void attention(void **state) {
                 struct view x = input(&b, nq + nk + nv, 0), y = output(&b, shape[i].heads * shape[i].hv);
                 struct view q = {x.buf, 0, nq}, k = {x.buf, nq, nk}, v = {nv ? x.buf : -1, nq + nk, nv};
                 if (fold) {
-                    push(&b, (struct op){.kind = OP_ROPE, .rope = {q, shape[i].heads, shape[i].hk, &r}});
-                    push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
+                    push(&b,
+                         (struct op){.kind = OP_ROPE, .rope = {q, shape[i].heads, shape[i].hk, &r, false}});
+                    push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r, false}});
                 }
                 push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
                 push(&b, (struct op){.kind = OP_ATTEND,

@@ -35,8 +35,8 @@ static void run_list(const struct backend_type *type, enum row_class cls, float 
                         {.name = "out", .width = OUT, .float32 = true}};
     const struct view q = {0, 0, H * D}, k = {0, H * D, G * D}, v = {0, (H + G) * D, G * D};
     struct op ops[] = {{OP_EMBED, -1, "embed", .embed = {{0, 0, IN}, &table, 3, false}},
-                       {OP_ROPE, 0, "rope q", .rope = {q, H, D, &by_three}},
-                       {OP_ROPE, 0, "rope k", .rope = {k, G, D, &by_three}},
+                       {OP_ROPE, 0, "rope q", .rope = {q, H, D, &by_three, false}},
+                       {OP_ROPE, 0, "rope k", .rope = {k, G, D, &by_three, false}},
                        {OP_ATTEND, 0, "attend",
                         .attend = {.q = q,
                                    .out = {1, 0, OUT},
