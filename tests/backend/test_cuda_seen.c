@@ -7,7 +7,7 @@
 #include "seam/weight.h"
 #include "tests/lib/steps.h"
 #include "tests/lib/synth_model.h"
-#include "tools/measure/verify_compare.h"
+#include "tests/lib/verify_text.h"
 
 enum { PROMPT = 40, DECODED = 40, MOST = 256, SPANS = 1 << 16, MOST_VOCAB = 4096 };
 
@@ -143,29 +143,9 @@ static void time_of_links(void **state) {
 /* h NULL: on the processor. */
 static enum infer_status compute(const struct infer_model *m, const struct how *h, struct verify_record *r) {
     struct infer_engine_options o = options_of(h ? h : &hows[0]);
-    struct infer_model_info info;
-    struct infer_engine *e;
-    struct infer_output out;
-    enum infer_status st = INFER_OK;
-    int seq;
     if (r) o.watch = verify_watch, o.watch_user = r;
     if (!h) o.device = "cpu", o.threads = 2;
-    infer_model_info(m, &info);
-    assert_ok(infer_engine_create(&e, m, &o));
-    assert_ok(infer_seq_open(e, &seq));
-    for (int at = 0, n; at < VERIFY_PROMPT + VERIFY_DECODE && !st; at += n) {
-        struct infer_row row[VERIFY_PROMPT];
-        n = at ? 1 : VERIFY_PROMPT;
-        for (int i = 0; i < n; i++)
-            row[i] = (struct infer_row){.id = made_up_id(at + i, info.n_vocab),
-                                        .pos = at + i,
-                                        .seq = seq,
-                                        .decode = at > 0,
-                                        .want = i + 1 == n ? INFER_WANT_TOKEN : INFER_WANT_NONE};
-        st = infer_step(e, row, n, &out);
-    }
-    infer_engine_free(e);
-    return st;
+    return compute_verify_text(m, &o);
 }
 static struct verify_record record_of(const struct infer_model *m, const struct how *h) {
     struct verify_record r = {.device = "cuda", .isa = "sm", .version = "1", .type = "Q8_0", .bits = 8.5f};

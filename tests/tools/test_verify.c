@@ -3,8 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 #include "engine_impl.h"
-#include "tests/lib/steps.h"
-#include "tools/measure/verify_compare.h"
+#include "tests/lib/verify_text.h"
 
 enum { ROWS = VERIFY_PROMPT + VERIFY_DECODE };
 
@@ -26,27 +25,7 @@ static enum infer_status compute(const struct infer_model *m, const char *device
                                            .no_fuse = no_fuse,
                                            .watch = r ? verify_watch : NULL,
                                            .watch_user = r};
-    struct infer_model_info info;
-    struct infer_engine *e;
-    struct infer_row row[VERIFY_PROMPT];
-    struct infer_output out;
-    int seq;
-    enum infer_status st = INFER_OK;
-    infer_model_info(m, &info);
-    assert_ok(infer_engine_create(&e, m, &o));
-    assert_ok(infer_seq_open(e, &seq));
-    for (int at = 0, n; at < ROWS && !st; at += n) {
-        n = at ? 1 : VERIFY_PROMPT;
-        for (int i = 0; i < n; i++)
-            row[i] = (struct infer_row){.id = made_up_id(at + i, info.n_vocab),
-                                        .pos = at + i,
-                                        .seq = seq,
-                                        .decode = at > 0,
-                                        .want = i + 1 == n ? INFER_WANT_TOKEN : INFER_WANT_NONE};
-        st = infer_step(e, row, n, &out);
-    }
-    infer_engine_free(e);
-    return st;
+    return compute_verify_text(m, &o);
 }
 
 static struct verify_record record_of(const struct infer_model *m, const char *device, bool no_fuse) {
