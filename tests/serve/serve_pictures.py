@@ -43,6 +43,16 @@ def all_apis(s):
     same("the template's own place", (t["prompt"].count("[IMG]"), t["tokens"]), (1, n))
     return answer, n
 
+def counts(s):
+    """tokens of pictures before anything is computed: of headers alone"""
+    def message(*data): return {"messages": [{"role": "user", "content": [*({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(d)}} for d in data), {"type": "text", "text": "hello"}]}], "max_tokens": 1}
+    def count(*data): return s.ask("/v1/messages/count_tokens", message(*data))[2]["input_tokens"]
+    def used(*data): return s.ask(CHAT, say(*map(part, data), text("hello"), n=1))[2]["usage"]["prompt_tokens"]
+    for name, data in (("two", (A, B)), ("1 x 1", (png(1, 1, 1),)), ("3000 x 17", (png(3000, 17, 1),)), ("one pixel more", (png(65, 41, 1),))): same(f"count_tokens: {name}", count(*data), used(*data))
+    same("count_tokens reads headers", count(A[:60]), count(A))
+    status, _, a = s.ask("/v1/messages/count_tokens", message(A, b"hello"))
+    check("count_tokens: no picture", status == 400 and "no JPEG, PNG, WebP, GIF or BMP" in a["error"]["message"], (status, a))
+
 def again(s, answer, n):
     """a talk: the second turn computes no row of the picture; others beside it change nothing"""
     talk = [{"role": "user", "content": [part(A), text("hello")]}, {"role": "assistant", "content": answer}, {"role": "user", "content": "and you?"}]
@@ -72,6 +82,9 @@ def refusals(s):
     no("an address", say({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}), at, "addresses are not fetched here")
     no("a file", say({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), at, "addresses are not fetched here")
     no("no base64", say({"type": "image_url", "image_url": {"url": "data:image/png;base64,@@@@"}}), at, "is not base64")
+    no("more than 20 MB", say(part(A + bytes(20 << 20)), text("x")), at, "at most")
+    no("nothing", say(part(b""), text("x")), at)
+    no("the second of two", say(part(A), part(B[:-60]), text("x")), "messages[0].content[1]", "the PNG is broken: it ends early")
     no("detail", say(part(A, detail="most")), at, "detail")
     no("no URL", say({"type": "image_url", "image_url": {}}), at, "has no URL")
     no("many", say(*[part(B)] * 65), "messages[0].content[64]", "64 pictures")
@@ -157,7 +170,7 @@ def text_alone():
     check("of ollama, too", status == 400 and "chat-llama reads text alone" in str(a), a)
     s.stop()
 
-def program(answer):
+def program(answer, two):
     """run and chat give the server's answer"""
     file = folder + "/a b.png"
     open(file, "wb").write(A)
@@ -167,6 +180,8 @@ def program(answer):
     code, out, err = run("run", "--image", file, "-p", "hello", "-n", "12")
     same("run", (code, out.strip()), (0, answer.strip()))
     check("its line", "a b.png: PNG of 64 x 64, seen as 64 x 64: 72 tokens" in err, err)
+    open(folder + "/b.png", "wb").write(B)
+    same("run: two", run("run", "--image", file, "--image", folder + "/b.png", "-p", "hello", "-n", "12", "-q")[1].strip(), two.strip())
     same("from stdin", run("run", "--image", "-", "-p", "hello", "-n", "12", "-q", text=A)[1].strip(), answer.strip())
     same("chat", run("chat", "-n", "12", "-q", "--temp", "0", text=f'/image "{file}"\nhello\n'.encode())[1].strip(), answer.strip())
     talk, cut = folder + "/talk.json", folder + "/cut.png"
@@ -220,9 +235,11 @@ with tempfile.TemporaryDirectory() as folder:
     check("it says what sees", "mmproj-model.gguf (pixtral)" in s.log(), s.log())
     answer, n = all_apis(s)
     again(s, answer, n)
+    counts(s)
+    two = s.ask(CHAT, say(part(A), part(B), text("hello")))[2]["choices"][0]["message"]["content"]
     refusals(s)
     s.stop()
     addresses(answer)
     text_alone()
-    program(answer)
+    program(answer, two)
 done()

@@ -144,6 +144,10 @@ with tempfile.TemporaryDirectory() as folder:
     out, same = on_terminal(["chat", "-m", folder + "/model.gguf", "--device", "cpu", "--threads", "1", "-n", "2", "--image-preview", "auto"], KITTY,
                             says=[f"/image {file}\r".encode(), f"/image {file}\r".encode(), b"hello\r", b"/quit\r"])
     check("chat: asked once, shown twice", out and out.count(QUESTION) == 1 and out.count(b"\033_Ga=T") == 2 and out.count(b"a.png: PNG of 400 x 250") == 2, out and re.sub(rb"\033_Gm=[^\033]*", b"", out))
+    png(folder + "/b c.png")
+    out, same = on_terminal(["chat", "-m", folder + "/model.gguf", "--device", "cpu", "--threads", "1", "-n", "2"],
+                            says=[f"/im\t{folder}/b\t\r".encode(), f"/image {folder}/a.p\tx\b\r".encode(), b"/quit\r"])
+    check("chat: names are completed", out and out.count(b"b c.png: PNG of 400 x 250") == 1 and out.count(b"a.png: PNG of 400 x 250") == 1, out)
     p = subprocess.run([infer, *run, "--image-preview", "kitty"], capture_output=True)
     check("no terminal", p.returncode == 0 and b"\033_G" not in p.stderr + p.stdout, p)
     p = subprocess.run([infer, *run, "--image-preview", "iterm"], capture_output=True)

@@ -86,14 +86,19 @@ static double encode(struct tower *t, const struct golden *g, int i, float *rows
     return most / (double)g->sd;
 }
 
+/* Of products in BF16; AMX has larger errors in tiny towers. */
+static double tolerance_of(const struct tower *t) {
+    struct backend_info how;
+    t->backend->type->info(t->backend, &how);
+    return how.isa && strstr(how.isa, "amx") ? TOL_LOGITS_AMX : TOL_LOGITS_BF16;
+}
+
 static void check(const char *name, const char *what, const struct tower_options *o, double tolerance) {
     struct golden g;
     struct tower_info info;
     golden_read(&g, name);
     struct tower *t = open_tower(name, o);
-    struct backend_info how;
-    t->backend->type->info(t->backend, &how);
-    if (tolerance == TOL_LOGITS_BF16 && how.isa && strstr(how.isa, "amx")) tolerance = TOL_LOGITS_AMX;
+    if (tolerance == TOL_LOGITS_BF16) tolerance = tolerance_of(t);
     tower_info(t, &info);
     assert_int_equal(info.n_embd * (1 + info.n_deepstack), g.width);
     for (int i = 0; i < g.n; i++) {
@@ -195,6 +200,55 @@ static void files_of_folders(void **state) {
         golden_free(&g);
     }
     unlink(to);
+}
+
+/* Towers of fewer bits, whose products others than those of float32 make: rows of every family beside those of ref on the same file. */
+static void beside_ref(const char *name, const char *what, const char *file, const struct tower_options *o) {
+    const struct tower_options by_ref = {.backend = &backend_ref};
+    struct tower *t, *plain;
+    struct golden g;
+    golden_read(&g, name);
+    assert_ok(tower_open(&plain, file, &by_ref));
+    assert_ok(tower_open(&t, file, o));
+    for (int k = 0; k < g.n; k++) {
+        const int n = g.picture[k].n_token * g.width;
+        float *rows = malloc((size_t)n * sizeof *rows);
+        (void)encode(plain, &g, k, g.picture[k].rows);
+        const double d = encode(t, &g, k, rows);
+        if (!(d <= tolerance_of(t)))
+            fail_msg("%s on %s: picture %d differs from ref by %.3g of sd", name, what, k, d);
+        free(rows);
+    }
+    tower_close(t);
+    tower_close(plain);
+    golden_free(&g);
+}
+static void quantized(const char *in, const char *out, const char *type) {
+    struct quantize_report report;
+    assert_ok(quantize_file(
+        &(struct quantize_options){.in = in, .out = out, .type = type, .tower = true, .force = true},
+        &report));
+}
+static void rows_of_towers_in_16_bits_or_fewer(void **state) {
+    char folder[128], from[512], to[] = "/tmp/infer-mmproj-XXXXXX", again[64];
+    bool must;
+    const bool card = cuda_there(&must);
+    const int fd = mkstemp(to);
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(again, sizeof again, "%s-2", to);
+    for (int i = 0; i < N_NAMES; i++) {
+        static const char *const types[] = {"f16", "bf16", "q8_0"}; /* the last one of the file before */
+        snprintf(folder, sizeof folder, "golden/tower/%s", names[i]);
+        for (int k = 0; k < 3; k++) {
+            const char *file = k < 2 ? to : again;
+            quantized(k < 2 ? test_path(from, sizeof from, folder) : to, file, types[k]);
+            beside_ref(names[i], "cpu", file, &(struct tower_options){.cpu.threads = 2});
+            if (card) beside_ref(names[i], "cuda", file, &(struct tower_options){.backend = cuda_backend()});
+        }
+    }
+    unlink(to), unlink(again);
 }
 
 /* The file as the first converters wrote it: the names of up and down the other way round, no width between them. */
@@ -504,10 +558,14 @@ static void probes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_towers),          cmocka_unit_test(pieces_of_a_picture),
-        cmocka_unit_test(files_of_folders),        cmocka_unit_test(old_names_of_up_and_down),
-        cmocka_unit_test(logits_behind_pictures),  cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(numbers_that_do_not_fit), cmocka_unit_test(probes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_towers),
+                                       cmocka_unit_test(rows_of_towers_in_16_bits_or_fewer),
+                                       cmocka_unit_test(pieces_of_a_picture),
+                                       cmocka_unit_test(files_of_folders),
+                                       cmocka_unit_test(old_names_of_up_and_down),
+                                       cmocka_unit_test(logits_behind_pictures),
+                                       cmocka_unit_test(what_is_refused),
+                                       cmocka_unit_test(numbers_that_do_not_fit),
+                                       cmocka_unit_test(probes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
