@@ -22,17 +22,7 @@ const struct hf_name hf_layer_index[] = {HF_NAMES_LATENT,
                                          {"self_attn.indexer.weights_proj.", "indexer.proj.", HF_SAME},
                                          {0}};
 const struct hf_name hf_layer_delta[] = {
-    {"linear_attn.in_proj_qkvz.", "attn_qkv.", HF_HEADS_QKVZ},
-    {"linear_attn.in_proj_ba.", "ssm_ba.", HF_SAME},
-    {"linear_attn.in_proj_qkv.", "attn_qkv.", HF_VALUE_TAIL},
-    {"linear_attn.in_proj_z.", "attn_gate.", HF_VALUE_ROWS},
-    {"linear_attn.in_proj_b.", "ssm_beta.", HF_VALUE_ROWS},
-    {"linear_attn.in_proj_a.", "ssm_alpha.", HF_VALUE_ROWS},
-    {"linear_attn.conv1d.weight", "ssm_conv1d.weight", HF_VALUE_TAPS},
-    {"linear_attn.dt_bias", "ssm_dt.bias", HF_VALUE_ROWS},
-    {"linear_attn.A_log", "ssm_a", HF_VALUE_DECAYS},
-    {"linear_attn.norm.", "ssm_norm.", HF_PLAIN},
-    {"linear_attn.out_proj.", "ssm_out.", HF_VALUE_COLUMNS},
+    HF_NAMES_DELTA,
     {"post_attention_layernorm.", "post_attention_norm.", HF_SAME},
     {0},
 };

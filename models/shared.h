@@ -31,6 +31,20 @@
     }
 #define HF_KEYS_LFM2 "norm_eps|conv_L_cache|conv_bias|tie_embedding"
 
+/* Tensors of layers with the gated delta rule. */
+#define HF_NAMES_DELTA                                                                                       \
+    {"linear_attn.in_proj_qkvz.", "attn_qkv.", HF_HEADS_QKVZ},                                               \
+        {"linear_attn.in_proj_ba.", "ssm_ba.", HF_SAME},                                                     \
+        {"linear_attn.in_proj_qkv.", "attn_qkv.", HF_VALUE_TAIL},                                            \
+        {"linear_attn.in_proj_z.", "attn_gate.", HF_VALUE_ROWS},                                             \
+        {"linear_attn.in_proj_b.", "ssm_beta.", HF_VALUE_ROWS},                                              \
+        {"linear_attn.in_proj_a.", "ssm_alpha.", HF_VALUE_ROWS},                                             \
+        {"linear_attn.conv1d.weight", "ssm_conv1d.weight", HF_VALUE_TAPS},                                   \
+        {"linear_attn.dt_bias", "ssm_dt.bias", HF_VALUE_ROWS},                                               \
+        {"linear_attn.A_log", "ssm_a", HF_VALUE_DECAYS}, {"linear_attn.norm.", "ssm_norm.", HF_PLAIN}, {     \
+        "linear_attn.out_proj.", "ssm_out.", HF_VALUE_COLUMNS                                                \
+    }
+
 /* The tensors of a Mamba-2 mixer behind what a family calls it. */
 #define HF_NAMES_MAMBA(at)                                                                                   \
     {at "in_proj.", "ssm_in.", HF_SAME}, {at "conv1d.weight", "ssm_conv1d.weight", HF_SQUEEZE},              \

@@ -444,6 +444,8 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "a delta rule whose steps reach 2, OLMo Hybrid's";
     if (o->kind == OP_DELTA && op_delta_by_row(&o->delta))
         return "a delta rule whose rows decay by themselves, Kimi Linear's";
+    if (o->kind == OP_NGRAM || (o->kind == OP_GLU && o->glu.act == ACT_ROOT))
+        return "rows of a table by runs of tokens, Qwen3.8-Flash-Next's";
     if (o->kind == OP_COMPRESS || o->kind == OP_BALANCE || o->kind == OP_STREAMS ||
         (o->kind == OP_ATTEND && o->attend.entries) ||
         (o->kind == OP_ROPE && (o->rope.back || o->rope.rope->every > 1)) ||

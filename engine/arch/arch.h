@@ -26,7 +26,8 @@ enum slot {
  * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write; of what chooses positions INDEX_HEADS, INDEX_DIM of each, INDEX_Q of all; of encoders: TYPES of tokens, LABELS that their
  * head scores, BUCKETS of distances; of entries of runs of ENTRY_RUN positions ENTRY numbers of a position (INDEX_ENTRY: of what chooses them); of
  * an output by groups OUT_GROUP: what a group reads, OUT_LOW: what all groups give; of streams that are mixed STREAM_EMBD: all of them, STREAM_MIX: by what, in
- * STREAM_PARTS; USED: experts of a row. */
+ * STREAM_PARTS, and of streams that are read by gates STREAM_LOW: between the two matrices of these; USED: experts of a row; NGRAM: what a row reads
+ * of a table by runs of tokens, NGRAM_TAPS: of the convolution behind that. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -82,6 +83,9 @@ enum dim {
     DIM_STREAM_MIX,
     DIM_STREAM_EMBD,
     DIM_STREAM_PARTS,
+    DIM_STREAM_LOW,
+    DIM_NGRAM,
+    DIM_NGRAM_TAPS,
     DIM_USED,
     DIM_TYPES,
     DIM_LABELS,
@@ -154,6 +158,20 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
                "attention.output_group_count|attention.output_lora_rank|hyper_connection.count|"             \
                "hyper_connection.sinkhorn_iterations|hyper_connection.epsilon|hash_layer_count|"             \
                "swiglu_limit|swiglu_clamp_exp|swiglu_clamp_shexp"
+/* Streams that are read by gates; of each run of positions the mean of its keys; a table that runs of tokens read, in one layer. */
+#define SLOTS_GATES                                                                                          \
+    [SLOT_GATES_ATTN_NORM] = SLOT_MUST, [SLOT_GATES_ATTN_DOWN] = SLOT_MUST,                                  \
+    [SLOT_GATES_ATTN_UP] = SLOT_MUST, [SLOT_GATES_ATTN_INJECT] = SLOT_MUST,                                  \
+    [SLOT_GATES_FFN_NORM] = SLOT_MUST, [SLOT_GATES_FFN_DOWN] = SLOT_MUST, [SLOT_GATES_FFN_UP] = SLOT_MUST,   \
+    [SLOT_GATES_FFN_INJECT] = SLOT_MUST, [SLOT_GATES_HEAD_NORM] = SLOT_MUST,                                 \
+    [SLOT_GATES_HEAD_DOWN] = SLOT_MUST, [SLOT_GATES_HEAD_UP] = SLOT_MUST, SLOTS_INDEX_PROJ,                  \
+    [SLOT_NGRAM_KEY] = SLOT_MUST, [SLOT_NGRAM_VALUE] = SLOT_MUST, [SLOT_NGRAM_KEY_NORM] = SLOT_MUST,         \
+    [SLOT_NGRAM_QUERY_NORM] = SLOT_MUST, [SLOT_NGRAM_CONV_NORM] = SLOT_MUST, [SLOT_NGRAM_CONV] = SLOT_MUST
+#define KEYS_GATES                                                                                           \
+    KEYS_INDEX                                                                                               \
+    "|attention.compress_ratios|hyper_connection.count|hyper_connection.low_rank|ple.layers|ple.ngram_size|" \
+    "ple.heads_per_ngram|ple.conv_kernel|ple.layer_multipliers|ple.head_offsets|ple.head_vocab_sizes|"       \
+    "ple.eos_token_id|ple.image_token_id|embedding_length_per_layer_input"
 #define HF_KEYS_INDEX "index_n_heads|index_head_dim|index_topk|indexer_rope_interleave"
 /* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
 #define SLOTS_EXPERTS                                                                                        \
@@ -259,12 +277,15 @@ enum hf_op {
     HF_EXPERT,        /* one expert's: "experts.3.", "ffn_gate.3." */
     HF_EXPERT_ROWS,   /* [experts n][k], a matrix of each expert's rows; GGUF: [experts][n][k] */
     HF_EXPERT_TURNED, /* [experts k][n]; GGUF: [experts][n][k] */
-    HF_KEY,       /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
-    HF_SQUEEZE,   /* [n][1][k]; GGUF: [n][k] */
-    HF_NEG_EXP,   /* -exp of it, a column */
-    HF_COLUMN,    /* [n]; GGUF: [n][1] */
-    HF_GROUPS,    /* [n]; GGUF: [groups][n / groups] */
-    HF_IDS,       /* whole numbers, not weights */
+    HF_KEY,      /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
+    HF_INDEX_QK, /* queries of the heads that choose positions, then their key; stands for the queries' name */
+    HF_TABLE,    /* "3.weight": a part of the table that runs of tokens read; outside of the layers */
+    HF_HASH,     /* whole numbers that become keys (hf_ngram.c) */
+    HF_SQUEEZE,  /* [n][1][k]; GGUF: [n][k] */
+    HF_NEG_EXP,  /* -exp of it, a column */
+    HF_COLUMN,   /* [n]; GGUF: [n][1] */
+    HF_GROUPS,   /* [n]; GGUF: [groups][n / groups] */
+    HF_IDS,      /* whole numbers, not weights */
     HF_POSITIONS, /* rows of positions, without those in front that stand for padding */
     HF_SKIP       /* nothing is computed with it */
 };
@@ -321,8 +342,10 @@ struct arch {
         bool latent;   /* one latent is key and value of all heads */
         /* one key that is the value, too, and entries of runs of positions beside a window; several streams that are mixed */
         bool entries;
-        enum rope_kind
-            index_rope;    /* positions are chosen by keys that rotate so; ROPE_NONE: all are looked at */
+        /* positions are chosen by keys that rotate so; ROPE_NONE: all are looked at */
+        enum rope_kind index_rope;
+        /* runs of positions are chosen, by means of their keys; streams are read by gates; runs of tokens read a table */
+        bool index_means;
         bool index_runs;   /* runs of positions are chosen, by keys that rotate as those of attention */
         bool q_gated;      /* behind each head's query stands its gate: a sigmoid, times the head's output */
         bool v_norm;       /* V is normalised without weights; where it has no matrix it is K as it comes */
@@ -349,7 +372,8 @@ struct arch {
         bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
         bool tiled; /* delta rule: value head h has key head h % n_key, unless ssm.grouped_heads says no */
         bool sides; /* norms stand in front of the parts of layers with a state, behind those of others */
-        float norm_eps; /* of its norm; 0: that of all */
+        float norm_eps;    /* of its norm; 0: that of all */
+        bool gate_sigmoid; /* of the delta rule's gate, where others have x sigmoid(x) */
         bool by_row; /* delta rule: rows of a state decay by themselves; decays and gates are of low rank */
     } mixer;
     /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided

@@ -141,15 +141,15 @@ static void place_barriers(struct cpu_list *cl) {
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
                                        const struct op *op) {
     static cpu_fn *const plain[OP_KIND_COUNT] = {
-        [OP_EMBED] = cpu_op_embed,       [OP_NORM] = cpu_op_norm,      [OP_ROPE] = cpu_op_rope,
-        [OP_KV_PUT] = cpu_op_kv_put,     [OP_GLU] = cpu_op_glu,        [OP_ADD] = cpu_op_add,
-        [OP_ROWS] = cpu_op_rows,         [OP_MERGE] = cpu_op_merge,    [OP_INPUT] = cpu_op_input,
-        [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,      [OP_DELTA] = cpu_op_delta,
-        [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,    [OP_MIX] = cpu_op_mix,
-        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,    [OP_COLUMNS] = cpu_op_columns,
-        [OP_REMOTE] = cpu_op_remote,     [OP_REDUCE] = cpu_op_reduce,  [OP_GATHER] = cpu_op_gather,
-        [OP_LOWRANK] = cpu_op_lowrank,   [OP_INDEX] = cpu_op_index,    [OP_COMPRESS] = cpu_op_compress,
-        [OP_BALANCE] = cpu_op_balance,   [OP_STREAMS] = cpu_op_streams};
+        [OP_EMBED] = cpu_op_embed,       [OP_NORM] = cpu_op_norm,       [OP_ROPE] = cpu_op_rope,
+        [OP_KV_PUT] = cpu_op_kv_put,     [OP_GLU] = cpu_op_glu,         [OP_ADD] = cpu_op_add,
+        [OP_ROWS] = cpu_op_rows,         [OP_MERGE] = cpu_op_merge,     [OP_INPUT] = cpu_op_input,
+        [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,       [OP_DELTA] = cpu_op_delta,
+        [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,     [OP_MIX] = cpu_op_mix,
+        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,     [OP_COLUMNS] = cpu_op_columns,
+        [OP_REMOTE] = cpu_op_remote,     [OP_REDUCE] = cpu_op_reduce,   [OP_GATHER] = cpu_op_gather,
+        [OP_LOWRANK] = cpu_op_lowrank,   [OP_INDEX] = cpu_op_index,     [OP_COMPRESS] = cpu_op_compress,
+        [OP_BALANCE] = cpu_op_balance,   [OP_STREAMS] = cpu_op_streams, [OP_NGRAM] = cpu_op_ngram};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);

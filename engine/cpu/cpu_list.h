@@ -280,6 +280,7 @@ cpu_fn cpu_op_conv, cpu_op_delta, cpu_op_ssm, cpu_op_embed, cpu_op_norm, cpu_op_
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_remote, cpu_op_attend_rows, cpu_op_heads;
 cpu_fn cpu_op_compress, cpu_op_balance, cpu_op_streams; /* cpu_streams.c */
+cpu_fn cpu_op_ngram;                                    /* cpu_ngram.c */
 cpu_fn cpu_op_reduce, cpu_op_gather, cpu_op_lowrank, cpu_op_index;
 /* The choice of positions (cpu_index.c): its units in this step; floats of a row's scores for a list, of all. */
 int cpu_index_units(const struct cpu_step *s);

@@ -71,6 +71,9 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_STREAM_MIX] = 2 * m->n_stream + m->n_stream * m->n_stream,
         [DIM_STREAM_EMBD] = m->n_stream * m->n_embd,
         [DIM_STREAM_PARTS] = 3,
+        [DIM_STREAM_LOW] = m->stream_low,
+        [DIM_NGRAM] = m->ngram.n_head * m->n_ngram,
+        [DIM_NGRAM_TAPS] = m->ngram_taps,
         [DIM_USED] = l->moe.n_used,
     };
     return size[d];
@@ -121,6 +124,7 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (l && l->attn.borrows && is_kept(slot)) return SLOT_ABSENT;
     if (l && !l->index.n_head && is_index(slot)) return SLOT_ABSENT;
     if (l && slot >= SLOT_ENTRY_KV && slot <= SLOT_ENTRY_NORM && !l->entry.every) return SLOT_ABSENT;
+    if (l && slot >= SLOT_NGRAM_KEY && slot <= SLOT_NGRAM_CONV && !l->ngram.on) return SLOT_ABSENT;
     if (l && slot == SLOT_FFN_TOLD && !l->moe.is_told) return SLOT_ABSENT;
     if (l && m->arch->mixer.sides && is_elsewhere(l, slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
@@ -380,6 +384,11 @@ static const struct {
     {offsetof(struct layer, index.k_norm), SLOT_INDEX_K_NORM, SLOT_INDEX_K_NORM_BIAS},
     {offsetof(struct layer, entry.norm), SLOT_ENTRY_NORM, SLOT_NONE},
     {offsetof(struct layer, entry.index_norm), SLOT_INDEX_ENTRY_NORM, SLOT_NONE},
+    {offsetof(struct layer, gates[0].norm), SLOT_GATES_ATTN_NORM, SLOT_NONE},
+    {offsetof(struct layer, gates[1].norm), SLOT_GATES_FFN_NORM, SLOT_NONE},
+    {offsetof(struct layer, ngram.key_norm), SLOT_NGRAM_KEY_NORM, SLOT_NONE},
+    {offsetof(struct layer, ngram.query_norm), SLOT_NGRAM_QUERY_NORM, SLOT_NONE},
+    {offsetof(struct layer, ngram.conv_norm), SLOT_NGRAM_CONV_NORM, SLOT_NONE},
     {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.norm), SLOT_ALTUP_NORM, SLOT_NONE},
     {offsetof(struct layer, stream.scale), SLOT_ALTUP_SCALE, SLOT_NONE},
@@ -405,6 +414,13 @@ static const struct {
     {offsetof(struct layer, entry.index_in), {.matrix = {SLOT_INDEX_ENTRY_KV, SLOT_INDEX_ENTRY_GATE}}},
     {offsetof(struct layer, hyper[0].mix), {.matrix = {SLOT_HC_ATTN}}},
     {offsetof(struct layer, hyper[1].mix), {.matrix = {SLOT_HC_FFN}}},
+    {offsetof(struct layer, gates[0].down), {.matrix = {SLOT_GATES_ATTN_DOWN}}},
+    {offsetof(struct layer, gates[0].up), {.matrix = {SLOT_GATES_ATTN_UP}}},
+    {offsetof(struct layer, gates[0].inject), {.matrix = {SLOT_GATES_ATTN_INJECT}}},
+    {offsetof(struct layer, gates[1].down), {.matrix = {SLOT_GATES_FFN_DOWN}}},
+    {offsetof(struct layer, gates[1].up), {.matrix = {SLOT_GATES_FFN_UP}}},
+    {offsetof(struct layer, gates[1].inject), {.matrix = {SLOT_GATES_FFN_INJECT}}},
+    {offsetof(struct layer, ngram.in), {.matrix = {SLOT_NGRAM_KEY, SLOT_NGRAM_VALUE}}},
     {offsetof(struct layer, mixer.in),
      {.fused = SLOT_STATE_QKV, .matrix = {SLOT_STATE_Q, SLOT_STATE_K, SLOT_STATE_V}}},
     {offsetof(struct layer, mixer.out),
@@ -604,6 +620,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
     if (attends && !m->encoder) TRY(bind_store(m, il));
+    TRY(bind_gates_of(b, il));
     return bind_entries(b, il);
 }
 
@@ -614,7 +631,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, 3 * (size_t)(m->n_layer * m->n_loop) * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
-    m->state = arena_alloc(&m->arena, 2 * (size_t)m->n_layer * sizeof *m->state);
+    m->state = arena_alloc(&m->arena, (2 * (size_t)m->n_layer + 2) * sizeof *m->state);
     if (!b.used || !m->group || !m->store || !m->window || !m->state)
         return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
 
@@ -629,7 +646,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     m->index_rope = m->rope[0];
     m->index_rope.kind = m->arch->attn.index_rope;
     TRY(bind_layer_inputs(&b));
-    TRY(m->hyper.n_round ? bind_hyper_head(&b) : bind_streams(&b));
+    TRY(m->hyper.n_round ? bind_hyper_head(&b) : m->stream_low ? bind_gates_head(&b) : bind_streams(&b));
     TRY(bind_draft_input(&b));
     const struct model before = *m;
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));

@@ -11,6 +11,12 @@ struct binder {
 /* Several residual streams (bind_streams.c): of the model and of a layer; nothing where there is one. */
 enum infer_status bind_streams(struct binder *b);
 enum infer_status bind_streams_of(struct binder *b, int il);
+/* A row of n times the number. */
+enum infer_status bind_row(struct binder *b, struct weight_group *g, int n, float factor);
+/* Streams that are read by gates (bind_gates.c): what a layer keeps for its choice of positions and for runs of tokens, behind its groups;
+ * what ends the streams, and the table. */
+enum infer_status bind_gates_of(struct binder *b, int il);
+enum infer_status bind_gates_head(struct binder *b);
 /* What a symbolic size is in a layer; l NULL: outside of the layers. */
 int bind_dim(const struct model *m, const struct layer *l, enum dim d);
 /* bind_entries.c: what attention to entries keeps, its output, streams that are mixed, experts of ids; and what ends them. */

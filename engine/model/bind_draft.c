@@ -60,7 +60,7 @@ enum infer_status bind_output(struct binder *b) {
     else
         TRY(bind_front_norm(b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     if (!m->output_norm.w) TRY(bind_norm(b, SLOT_OUTPUT_NORM_2, SLOT_NONE, -1, &m->output_norm));
-    if (!m->output_norm.w)
+    if (!m->output_norm.w && !m->stream_low) /* whose last gates have one */
         return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path,
                        slot_info[SLOT_OUTPUT_NORM_2].name);
     enum slot slot = bind_end(m, SLOT_DRAFT_HEAD, SLOT_OUTPUT, &il);

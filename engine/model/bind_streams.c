@@ -5,8 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A row of 1 / n. */
-static enum infer_status bind_mean(struct binder *b, struct weight_group *g, int n) {
+enum infer_status bind_row(struct binder *b, struct weight_group *g, int n, float factor) {
     float *w = arena_alloc(&b->m->arena, (size_t)n * sizeof *w);
     if (!w) return err_set(INFER_E_MEMORY, "out of memory for a mean");
     for (int i = 0; i < n; i++) w[i] = 1;
@@ -15,7 +14,7 @@ static enum infer_status bind_mean(struct binder *b, struct weight_group *g, int
                                 .n = 1,
                                 .k = n,
                                 .data = w,
-                                .factor = 1 / (float)n,
+                                .factor = factor,
                                 .n_stack = 1,
                                 .stack_bytes = (size_t)n * sizeof *w};
     bind_member(b->m, g, &mean, 1);
@@ -50,13 +49,13 @@ enum infer_status bind_streams(struct binder *b) {
         TRY(bind_one(b, &m->stream_in[i], "altup_proj", i));
         TRY(bind_one(b, &m->stream_out[i], "altup_unembd_proj", i));
     }
-    return m->n_stream ? bind_mean(b, &m->mean, m->n_embd) : INFER_OK;
+    return m->n_stream ? bind_row(b, &m->mean, m->n_embd, 1 / (float)m->n_embd) : INFER_OK;
 }
 
 enum infer_status bind_streams_of(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    if (!m->n_stream || m->hyper.n_round) return INFER_OK;
+    if (!m->n_stream || m->hyper.n_round || m->stream_low) return INFER_OK;
     float *ones = arena_alloc(&m->arena, (size_t)(m->n_stream + l->dense.n_ff) * sizeof *ones);
     if (!ones) return err_set(INFER_E_MEMORY, "out of memory for a layer");
     for (int i = 0; i < m->n_stream; i++) ones[i] = 1;
@@ -66,5 +65,5 @@ enum infer_status bind_streams_of(struct binder *b, int il) {
     float *below = ones + m->n_stream;
     for (int i = 0; i < l->dense.n_ff; i++) below[i] = -l->sparse;
     l->below = below;
-    return bind_mean(b, &l->mean, l->dense.n_ff);
+    return bind_row(b, &l->mean, l->dense.n_ff, 1 / (float)l->dense.n_ff);
 }

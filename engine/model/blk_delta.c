@@ -1,6 +1,6 @@
 /* A layer with the gated delta rule: out(norm(delta(silu(conv(W h)))) * silu(z)), z = W_z h, with a step and a forgetting of each head.
  * source: Yang et al. 2024 (arXiv 2412.06464); HF modeling_qwen3_next, modeling_qwen3_5. With decays of each row these and the gate, a sigmoid, are
- * of low rank. source: Kimi Team 2025 (arXiv 2510.26692); HF modeling_kimi_linear. */
+ * of low rank; Qwen4-Exp's gate is a sigmoid, too. source: Kimi Team 2025 (arXiv 2510.26692); HF modeling_kimi_linear. */
 #include "model/emit.h"
 #include "seam/op_list.h"
 
@@ -51,7 +51,8 @@ struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) 
                          .beta = e->m->delta_beta};
     emit_op(e, "delta", (struct op){.kind = OP_DELTA, .delta = d});
     emit_norm(e, "delta_norm", y, y, s->head_dim, &l->mixer.norm);
-    const enum act_kind act = e->m->arch->mixer.by_row ? ACT_SIGMOID : ACT_SILU;
+    const bool sigmoid = e->m->arch->mixer.by_row || e->m->arch->mixer.gate_sigmoid;
+    const enum act_kind act = sigmoid ? ACT_SIGMOID : ACT_SILU;
     struct op_glu gate = {.gate = g.z, .up = y, .out = y, .act = act};
     emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});
     return emit_part(e, "delta_out", y, &l->mixer.out, l->mixer.partial);

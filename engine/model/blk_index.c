@@ -3,11 +3,24 @@
 #include "model/emit.h"
 #include "seam/op_list.h"
 
+static void rotate_by(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
+                      const struct rope *by) {
+    emit_op(
+        e, name,
+        (struct op){.kind = OP_ROPE, .rope = {.x = x, .n_head = n_head, .head_dim = head_dim, .rope = by}});
+}
 /* The first numbers of each head, as many as those of attention that do. */
 static void rotate(struct emitter *e, const char *name, struct view x, int n_head, int head_dim) {
-    emit_op(e, name,
-            (struct op){.kind = OP_ROPE,
-                        .rope = {.x = x, .n_head = n_head, .head_dim = head_dim, .rope = &e->m->index_rope}});
+    rotate_by(e, name, x, n_head, head_dim, &e->m->index_rope);
+}
+
+/* At each position the mean of so many keys as a run has, of which that of a run's last position is read. */
+static struct view means(struct emitter *e, const struct layer *l, struct view k) {
+    struct view out = emit_buffer(e, "index_mean", k.width, BUF_ROWS_ALL, true);
+    struct op_conv c = {
+        .x = k, .out = out, .state = l->index.state, .K = l->index.by.block, .w = l->index.mean};
+    emit_op(e, "index_mean", (struct op){.kind = OP_CONV, .conv = c});
+    return out;
 }
 
 void emit_choice(struct emitter *e, const struct layer *l, struct view q, struct view w) {
@@ -45,9 +58,13 @@ void emit_index_runs(struct emitter *e, const struct layer *l, struct view h) {
     static const struct view none = {-1, 0, 0};
     const int n_head = l->index.n_head, n = l->index.head_dim;
     struct view k = emit_exact(e, "index_k", h, &l->index.kw), q = emit_exact(e, "index_q", h, &l->index.q);
+    if (l->index.mean) k = means(e, l, k);
     emit_norm(e, "index_k_norm", k, k, n, &l->index.k_norm);
     emit_norm(e, "index_q_norm", q, q, n, &l->index.q_norm);
-    emit_rope(e, "index_rope_k", k, 1, n, l);
+    if (l->index.mean)
+        rotate_by(e, "index_rope_k", k, 1, n, l->index.first_rope);
+    else
+        emit_rope(e, "index_rope_k", k, 1, n, l);
     emit_rope(e, "index_rope_q", q, n_head, n, l);
     emit_op(e, "index_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, none, l->index.store}});
     emit_choice(e, l, q, none);

@@ -50,7 +50,7 @@ void emit_streams_begin(struct emitter *e, struct view x) {
     }
 }
 
-void emit_streams_end(struct emitter *e, struct view x) {
+struct view emit_streams_end(struct emitter *e, struct view x) {
     const struct model *m = e->m;
     struct view first = stream(e, x, 0), size = magnitude(e, first);
     for (int i = 1; i < m->n_stream; i++) {
@@ -61,6 +61,7 @@ void emit_streams_end(struct emitter *e, struct view x) {
     }
     emit_map(e, "stream_mean", first, first, ACT_SCALE,
              (struct act_numbers){.limit = 1 / (float)m->n_stream});
+    return first;
 }
 
 /* w tanh(router norm(x)) */

@@ -69,12 +69,16 @@ struct view emit_feed_forward(struct emitter *e, const struct layer *l, struct v
 /* blk_streams.c: x [n_stream][n_embd] from its first n_embd numbers; a layer; the mean of all, in the first ones. sparse: gates. */
 void emit_streams_begin(struct emitter *e, struct view x);
 void emit_streams_layer(struct emitter *e, const struct layer *l, struct view x);
-void emit_streams_end(struct emitter *e, struct view x);
+struct view emit_streams_end(struct emitter *e, struct view x);
 void emit_sparse(struct emitter *e, const struct layer *l, struct view gate);
 /* blk_hyper.c: streams that are mixed, all of them the first in the beginning; a layer; what they come to. */
 void emit_hyper_begin(struct emitter *e, struct view x);
 void emit_hyper_layer(struct emitter *e, const struct layer *l, struct view x);
 struct view emit_hyper_end(struct emitter *e, struct view x);
+/* blk_gates.c: streams that are read by gates, all of them the first in the beginning (emit_hyper_begin). */
+void emit_gates_layer(struct emitter *e, const struct layer *l, struct view x);
+struct view emit_gates_end(struct emitter *e, struct view x);
+struct view emit_mixer(struct emitter *e, const struct layer *l, struct view h); /* forward.c */
 /* blk_draft.c: x of a model that drafts; and, where a head reads x in front of layer il, a copy of it among taps. */
 void emit_draft_input(struct emitter *e, struct view x);
 void emit_taps(struct emitter *e, int il, struct view x, struct view taps);

@@ -175,6 +175,10 @@ static struct view mixer(struct emitter *e, const struct layer *l, struct view h
     }
 }
 
+struct view emit_mixer(struct emitter *e, const struct layer *l, struct view h) {
+    return mixer(e, l, h);
+}
+
 /* Without a limit it is none. */
 static enum act_kind act_of(const struct model *m, const struct act_numbers *k) {
     const bool limited = m->act == ACT_SILU_CLAMP || m->act == ACT_SILU_LIMIT;
@@ -408,7 +412,7 @@ static void output(struct emitter *e, struct view x) {
     const struct model *m = e->m;
     struct view y = emit_buffer(e, "output_rows", m->n_embd, BUF_ROWS_OUT, true);
     emit_op(e, "output_rows", (struct op){.kind = OP_ROWS, .rows = {x, y}});
-    struct view h = emit_buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
+    struct view h = m->output_norm.w ? emit_buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false) : y;
     emit_norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
     struct view logits =
         m->share.n ? emit_gathered(e, h) : emit_matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
@@ -423,6 +427,19 @@ static void encoder_input(struct emitter *e, struct view x) {
     const struct op_norm type = {.x = x, .out = x, .kind = NORM_NONE, .dim = m->n_embd, .bias = m->type_embd};
     if (m->type_embd) emit_op(e, "type_embd", (struct op){.kind = OP_NORM, .norm = type});
     emit_norm(e, "embd_norm", x, x, m->n_embd, &m->embd_norm);
+}
+
+/* How a model has several residual streams; begin NULL: it has one. */
+struct streams {
+    void (*begin)(struct emitter *e, struct view x);
+    void (*layer)(struct emitter *e, const struct layer *l, struct view x);
+    struct view (*end)(struct emitter *e, struct view x);
+};
+static struct streams streams_of(const struct model *m) {
+    if (m->hyper.n_round) return (struct streams){emit_hyper_begin, emit_hyper_layer, emit_hyper_end};
+    if (m->stream_low) return (struct streams){emit_hyper_begin, emit_gates_layer, emit_gates_end};
+    if (m->n_stream) return (struct streams){emit_streams_begin, emit_streams_layer, emit_streams_end};
+    return (struct streams){0};
 }
 
 static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
@@ -466,25 +483,18 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     if (!range->first && m->arch->scale.embd_norm) emit_unit_norm(&e, "embd_norm", x, x, m->n_embd);
     if (!range->first) encoder_input(&e, x);
     if (!range->first) layer_inputs(&e, x);
-    if (m->hyper.n_round)
-        emit_hyper_begin(&e, all);
-    else if (m->n_stream)
-        emit_streams_begin(&e, all);
+    const struct streams several = streams_of(m);
+    if (several.begin) several.begin(&e, all);
     for (int il = range->first; il < range->end; il++) {
         emit_taps(&e, il, x, tapped);
         e.layer = il;
-        if (m->hyper.n_round)
-            emit_hyper_layer(&e, &m->layer[il], all);
-        else if (m->n_stream)
-            emit_streams_layer(&e, &m->layer[il], all);
+        if (several.layer)
+            several.layer(&e, &m->layer[il], all);
         else
             block(&e, &m->layer[il], x);
     }
     e.layer = -1;
-    if (m->hyper.n_round)
-        x = emit_hyper_end(&e, all);
-    else if (m->n_stream)
-        emit_streams_end(&e, all);
+    if (several.end) x = several.end(&e, all);
     emit_taps(&e, range->end, x, tapped);
     if (m->encoder)
         emit_norm(&e, "output_norm", x, x, m->n_embd, &m->output_norm);

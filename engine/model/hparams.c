@@ -398,5 +398,6 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(model_read_loops(m));
     TRY(m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m));
     if (m->arch->attn.entries) return model_read_entries(m);
+    if (m->arch->attn.index_means) return model_read_gates(m);
     return m->arch->attn.index_runs ? model_read_index_runs(m) : INFER_OK;
 }

@@ -19,6 +19,13 @@ struct state_sizes {
     int channels, taps, n_group, n_head, n_state, head_dim;
 };
 
+/* What reads residual streams: mean_s of sigmoid(up silu(down n / streams))_s n_s, n their norms; and adds to stream s what comes of it, times
+ * 2 sigmoid(inject n / streams)_s. inject.n 0: nothing is added. */
+struct stream_gates {
+    struct norm_weights norm;
+    struct weight_group down, up, inject;
+};
+
 /* Its parts and the norms around them; a part that a layer has not is all 0. */
 struct layer {
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
@@ -53,6 +60,9 @@ struct layer {
         struct choice by;
         struct norm_weights q_norm, k_norm;
         struct weight_group q, kw;
+        int state; /* of the keys before, where a run has the mean of its keys, by mean[head_dim][by.block] and first_rope */
+        const float *mean;
+        const struct rope *first_rope;
     } index;
     /* Beside the window, entries of runs of `every` positions (every 0: none): of x by weights of channels; twice: over two runs, and
      * then index heads choose some. out_a: of groups of heads. */
@@ -69,6 +79,16 @@ struct layer {
         struct weight_group mix;
         const float *scale, *base;
     } hyper[2];
+    struct stream_gates gates[2]; /* the same of streams that are read by gates */
+    /* The layer adds to the streams, in front of all else, what runs of tokens read of a table: a value times a gate of a key's for each
+     * stream, and a convolution of that. taps [n_stream * n_embd][n_tap], n_tap with those of 0 between. */
+    struct {
+        bool on;
+        int state, conv_store, n_tap;
+        struct weight_group in; /* keys of all streams, value */
+        struct norm_weights key_norm, query_norm, conv_norm;
+        const float *taps;
+    } ngram;
     struct {
         enum mixer kind;
         /* Layers with a state: stores of the convolution and of the heads. in: what is convolved; gates: the gate, beta,
@@ -233,6 +253,12 @@ struct model {
         struct weight_group head;
         const float *scale, *base;
     } hyper;
+    /* Streams that are read by gates, stream_low numbers between their matrices; 0: they are not. What runs of tokens read: ngram_table, parts
+     * of which are a stack; ngram_sum: a row of 1 / sqrt(n_embd). ngram_layer -1: none. source: HF modeling_qwen4_exp */
+    int stream_low, ngram_layer, ngram_taps, n_ngram; /* n_ngram: numbers of a row of the table */
+    struct stream_gates head_gates;
+    struct ngram ngram;
+    struct weight_group ngram_table, ngram_sum;
     int n_stream, laurel_rank;
     struct weight_group stream_in[3], stream_out[3], mean;
     bool rope_given; /* model_give_rope set keys */

@@ -41,6 +41,8 @@ enum infer_status model_read_latent(struct model *m);
 enum infer_status model_read_index(struct model *m);
 /* Entries of runs of positions, streams that are mixed, and experts that ids are told (entry_keys.c), for architectures that have them. */
 enum infer_status model_read_entries(struct model *m);
+/* Runs of positions that have the mean of their keys, streams that are read by gates, and what runs of tokens read (ngram_keys.c). */
+enum infer_status model_read_gates(struct model *m);
 /* The same of runs of positions (index_runs.c). */
 enum infer_status model_read_index_runs(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */

@@ -265,6 +265,8 @@ static double activate(const struct op_glu *o, double x) {
     case ACT_SILU_CLAMP:
         x = x / (1 + exp(-x));
         return x > (double)o->k.limit ? (double)o->k.limit : x;
+    case ACT_ROOT:
+        return x == 0 ? x : copysign(sqrt(fmax(fabs(x), (double)o->k.eps)), x);
     case ACT_KIND_COUNT:
         break;
     }
@@ -474,6 +476,7 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_DELTA:
     case OP_SSM:
     case OP_COMPRESS:
+    case OP_NGRAM:
         ref_run_state(r, op);
         return;
     case OP_ROUTE:

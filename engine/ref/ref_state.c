@@ -1,6 +1,8 @@
 /* The reference backend: what a layer keeps of the positions before, in sum. Row after row, a state rounded to float32 behind each, so
  * that nothing depends on where a step ends. */
 #include "ref/ref_impl.h"
+#include "seam/ngram.h"
+#include "seam/weight.h"
 
 #include <math.h>
 
@@ -139,9 +141,30 @@ static void ref_compress(struct ref *r, const struct op_compress *o) {
     }
 }
 
+/* ---- n-grams --------------------------------------------------------------------------------------------------- */
+
+static void ref_ngram(struct ref *r, const struct op_ngram *o) {
+    const int k = o->w->k, kept = o->by->size - 1;
+    int32_t a[NGRAM_SIZE_MAX];
+    for (int t = 0, i = 0; t < r->step.n_row; t++) {
+        i = t && r->step.slot[t] == r->step.slot[t - 1] ? i + 1 : 0;
+        const bool last = t + 1 == r->step.n_row || r->step.slot[t + 1] != r->step.slot[t];
+        float *state = ref_state(r, o->state, r->step.slot[t]), *out = ref_row(r, o->out, t);
+        for (int h = 0; h < o->by->n_head; h++, out += k) {
+            ngram_ids(o->by, &r->step, t, i, state + h * kept, a);
+            const int64_t row = ngram_row(o->by, h, a);
+            const struct weight part = weight_matrix(o->w, (int)(row / o->w->n));
+            weight_decode_row(&part, (int)(row % o->w->n), out);
+            for (int e = 0; e < k; e++) out[e] *= o->w->factor;
+            if (last) ngram_keep(o->by, &r->step, t, i, state + h * kept);
+        }
+    }
+}
+
 void ref_run_state(struct ref *r, const struct op *op) {
     if (op->kind == OP_CONV) ref_conv(r, &op->conv);
     if (op->kind == OP_DELTA) ref_delta(r, &op->delta);
     if (op->kind == OP_SSM) ref_ssm(r, &op->ssm);
     if (op->kind == OP_COMPRESS) ref_compress(r, &op->compress);
+    if (op->kind == OP_NGRAM) ref_ngram(r, &op->ngram);
 }

@@ -118,6 +118,7 @@ enum op_kind {
     OP_COMPRESS,
     OP_BALANCE,
     OP_STREAMS,
+    OP_NGRAM,
     OP_KIND_COUNT
 };
 
@@ -287,9 +288,10 @@ static inline int op_index_lists(const struct op_index *o) { return o->by.by_hea
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
  *   SILU_CLAMP min(x / (1 + exp(-x)), limit), times u between -limit and limit with u = up[t][i];  SOFTPLUS ln(1 + exp(x));
  *   SILU_LIMIT g / (1 + exp(-g)) with g = min(x, limit), times that u;
- *   SIGMOID 1 / (1 + exp(-x));  CLAMP min(max(x, beta), limit);
+ *   SIGMOID 1 / (1 + exp(-x));  CLAMP min(max(x, beta), limit);  ROOT sign(x) sqrt(max(|x|, eps)), 0 of 0;
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
- * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010); HF modeling_step3p7, modeling_deepseek_v4. */
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010); HF modeling_step3p7, modeling_deepseek_v4,
+ * modeling_qwen4_exp. */
 enum act_kind {
     ACT_SILU,
     ACT_GELU_TANH,
@@ -304,6 +306,7 @@ enum act_kind {
     ACT_SOFTPLUS,
     ACT_SILU_CLAMP,
     ACT_SILU_LIMIT,
+    ACT_ROOT,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
@@ -440,6 +443,26 @@ struct op_streams {
     int n;
 };
 static inline int op_streams_out(const struct op_streams *o) { return o->out.width / (o->x.width / o->n); }
+
+/* ngram: rows of a table by the ids of a row and of those before it, as h = 0 .. n_head - 1 hash them:
+ *   out[t][h][i] = factor * W[ngram_row(by, h, a)][i], i < W.k, a[s] the id of s positions before, a[0] the row's own
+ * by->end counts as the id of a position before the first one, and of all those up to it that an end of a text stands behind; by->given as that of
+ * a row with step.input. seam/ngram.h has the hash. W: a stack whose matrices, of W.n rows each, are the table one after the other; the first
+ * member of one of the configuration's groups. state [n_head][size - 1]: the ids before, the oldest first. Rows and slots as in conv.
+ * source: HF modeling_qwen4_exp. */
+enum { NGRAM_SIZE_MAX = 8, NGRAM_HEADS_MAX = 256 };
+struct ngram {
+    int size, n_head;            /* heads of runs of 2 ids first, those of `size` last, as many of each */
+    int end, given;              /* ids */
+    const int64_t *mult;         /* mult[size], above 0; times any id below 2^63 */
+    const int64_t *rows, *first; /* [n_head]: of each head in the table: how many, from which on */
+};
+struct op_ngram {
+    struct view out;
+    int state; /* store */
+    const struct weight *w;
+    const struct ngram *by;
+};
 
 /* route: which experts a row goes to, and how much each counts. choice[t][2 * n_used]: their ids as float32 numbers, then their
  * weights; logits[t][n_expert]. seam/router.h has the arithmetic, float32 in one order on every backend, so that equal logits give equal
@@ -597,6 +620,7 @@ struct op {
         struct op_compress compress;
         struct op_balance balance;
         struct op_streams streams;
+        struct op_ngram ngram;
     };
 };
 

@@ -78,6 +78,7 @@ static const struct op_places {
     [OP_STREAMS] = {.span = OP_SPAN_BUFFER,
                     .read = {AT(streams.x), AT(streams.M), AT(streams.y), AT(streams.write)},
                     .write = AT(streams.out)},
+    [OP_NGRAM] = {.span = OP_SPAN_STEP, .write = AT(ngram.out), .state = AT(ngram.state)},
 };
 _Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
 _Static_assert(sizeof(struct op) < 256, "places are bytes");
@@ -163,6 +164,7 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_LOWRANK:
     case OP_INDEX:
     case OP_STREAMS:
+    case OP_NGRAM:
     case OP_KIND_COUNT:
         return;
     }
@@ -193,7 +195,7 @@ const char *op_kind_name(enum op_kind kind) {
         [OP_POSITION] = "position", [OP_HEADS] = "heads",     [OP_COLUMNS] = "columns",
         [OP_REMOTE] = "remote",     [OP_REDUCE] = "reduce",   [OP_GATHER] = "gather",
         [OP_LOWRANK] = "lowrank",   [OP_INDEX] = "index",     [OP_COMPRESS] = "compress",
-        [OP_BALANCE] = "balance",   [OP_STREAMS] = "streams"};
+        [OP_BALANCE] = "balance",   [OP_STREAMS] = "streams", [OP_NGRAM] = "ngram"};
     return kinds[kind];
 }
 
@@ -224,6 +226,8 @@ struct op_use op_uses(const struct op *op) {
         u.weight = u.group->member, u.n_weight = u.group->n_member;
     } else if (op->kind == OP_EMBED) {
         u.weight = op->embed.w, u.n_weight = op->embed.w != NULL;
+    } else if (op->kind == OP_NGRAM) {
+        u.weight = op->ngram.w, u.n_weight = 1;
     }
     constants(&u, op);
     return u;
@@ -318,8 +322,10 @@ bool config_uses_group(const struct backend_config *c, int id) {
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             const struct op *op = &c->list[cls]->op[i];
             const struct weight_group *g = op_uses(op).group;
-            if (op->kind == OP_EMBED ? config_table_group(c, op->embed.w) == id : g && g->id == id)
-                return true;
+            const struct weight *table = op->kind == OP_EMBED   ? op->embed.w
+                                         : op->kind == OP_NGRAM ? op->ngram.w
+                                                                : NULL;
+            if (table ? config_table_group(c, table) == id : g && g->id == id) return true;
         }
     return false;
 }

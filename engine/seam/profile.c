@@ -89,7 +89,7 @@ static void cost_of_weights(struct cost *c, const struct op *op, const struct op
     for (int i = 0; i < u->n_weight; i++) {
         const struct weight *w = &u->weight[i];
         const double all = w->n_stack > 1 ? w->n_stack : 1, per_row = experts ? op->experts.n_used : all;
-        if (op->kind == OP_EMBED) continue; /* a row of it is read */
+        if (op->kind == OP_EMBED || op->kind == OP_NGRAM) continue; /* rows of it are read */
         c->weights += (double)weight_bytes(w);
         c->row_flops += 2 * per_row * (double)w->k * (double)w->n;
         if (experts) c->chosen = per_row / (all > per_row ? all : per_row);

@@ -88,10 +88,11 @@ enum infer_status weights_known(const struct backend_config *c, const char *back
             struct op_use u = op_uses(&c->list[cls]->op[i]);
             const enum op_kind kind = c->list[cls]->op[i].kind;
             for (int k = 0; k < u.n_weight; k++)
-                if (u.weight[k].n_stack != 1 && kind != OP_EXPERTS && kind != OP_HEADS)
-                    return err_set(INFER_E_UNSUPPORTED,
-                                   "%s: %s is a stack of %d matrices, which only experts and heads read",
-                                   backend, u.weight[k].name, u.weight[k].n_stack);
+                if (u.weight[k].n_stack != 1 && kind != OP_EXPERTS && kind != OP_HEADS && kind != OP_NGRAM)
+                    return err_set(
+                        INFER_E_UNSUPPORTED,
+                        "%s: %s is a stack of %d matrices, which only experts, heads and n-grams read",
+                        backend, u.weight[k].name, u.weight[k].n_stack);
         }
     return INFER_OK;
 }

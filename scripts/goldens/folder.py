@@ -65,6 +65,8 @@ def fill(model, zero_centred=False):
             if short == "tid2eid":  # experts of ids
                 p.copy_(torch.stack([torch.randperm(module.num_experts)[: module.top_k] for _ in p]))
                 continue
+            if not p.is_floating_point():  # what n-grams are hashed with
+                continue
             if p.ndim <= 1 or short in CHOICE or short == "A_log":
                 new = draw_vector(name, p, zero_centred)
             elif short.endswith("_bias"):  # of experts, one a row
@@ -89,6 +91,8 @@ class Choices:
         self.gaps, self.topk, self.method = [], torch.topk, torch.Tensor.topk
 
         def topk(x, k, dim=-1, **more):
+            if x.ndim == 1 and k == x.shape[0]:
+                self.gaps.append(torch.tensor(1.0).double())
             if k < x.shape[-1]:
                 best = self.topk(x.detach(), k + 1, dim=-1).values
                 gap = (best[..., k - 1] - best[..., k]).double()
@@ -106,6 +110,19 @@ class Choices:
                 self.gaps.append(torch.minimum(s[..., j] - s[..., j + 1], edge.amin(-1)).double())
             return self.sparsemixer(scores, jitter_eps, training, top_k)
 
+        indexer = transformers.models.qwen4_exp.modeling_qwen4_exp.Qwen4ExpTextQSAIndexer
+        self.indexer, self.forward = indexer, indexer.forward
+
+        def by_row(module, x, *args, **more):
+            """Gaps of rows that choose one by one, behind those without a run that is over: [batch][row]"""
+            old, self.gaps = self.gaps, []
+            out = self.forward(module, x, *args, **more)
+            own, early = [g for g in self.gaps if g.ndim == 0], min(module.compress_ratio - 1, x.shape[1])
+            rows = torch.stack(own).reshape(x.shape[0], -1) if own else torch.ones(x.shape[0], 0).double()
+            self.gaps = [*old, torch.cat([torch.ones(x.shape[0], early).double(), rows], 1)]
+            return out
+
+        indexer.forward = by_row
         phimoe = transformers.models.phimoe.modeling_phimoe
         self.sparsemixer, phimoe.sparsemixer = phimoe.sparsemixer, near
         torch.topk = torch.Tensor.topk = topk
@@ -114,6 +131,7 @@ class Choices:
     def __exit__(self, *_):
         torch.topk, torch.Tensor.topk = self.topk, self.method
         transformers.models.phimoe.modeling_phimoe.sparsemixer = self.sparsemixer
+        self.indexer.forward = self.forward
 
     def of(self, batch, n):
         """[batch][n]: the smallest gap of each row over all layers"""

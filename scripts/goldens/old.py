@@ -5,7 +5,7 @@ import shutil
 import tempfile
 
 # no version 4 of these, or its keys cannot say what config.json says
-NEW = ("deepseek_v4", "minimax_m3_vl_text", "minimax_m3_vl", "minimax_m3", "lfm3", "gemma3n_text", "gemma3n", "laguna", "kimi_linear", "step3p7", "step3p5", "phimoe", "muse_glimmer", "muse_glimmer_text", "mimo_v2_flash", "hy_v3", "cohere2_moe", "internlm2", "internlm3", "kimi_k2", "mistral4", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
+NEW = ("deepseek_v4", "qwen4_exp_text", "qwen4_exp", "minimax_m3_vl_text", "minimax_m3_vl", "minimax_m3", "lfm3", "gemma3n_text", "gemma3n", "laguna", "kimi_linear", "step3p7", "step3p5", "phimoe", "muse_glimmer", "muse_glimmer_text", "mimo_v2_flash", "hy_v3", "cohere2_moe", "internlm2", "internlm3", "kimi_k2", "mistral4", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
 # the kind of a rotation under its oldest name
 OLDEST = ("phi3", "deepseek_v2", "deepseek_v3")
 PERIOD = {"gemma2": None, "gemma3_text": ("sliding_window_pattern", 6), "cohere2": ("sliding_window_pattern", 4), "qwen2": None, "qwen2_moe": None}

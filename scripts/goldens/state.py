@@ -27,6 +27,9 @@ GRANITE = dict(mamba_n_heads=6, mamba_d_head=5, mamba_n_groups=2, mamba_d_state=
                layer_types=["linear_attention", "full_attention", "linear_attention"])
 NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=5, n_groups=2, ssm_state_size=7, chunk_size=16, head_dim=12, layer_norm_epsilon=0.01,
                 intermediate_size=40)
+QWEN4 = dict(num_hidden_layers=3, layer_types=["linear_attention", "linear_attention", "indexed_attention"], rope_parameters=MROPE, output_gate_type="sigmoid", hc_count=3, hc_lowrank=10,
+             indexer_n_heads=3, indexer_kv_heads=1, indexer_head_dim=12, indexer_budget=24, indexer_compress_ratio=4, ple_layer_ids=[2], ple_embed_dim=24, ngram_size=3, heads_per_ngram=2,
+             ngram_vocab_size_base=37, make_ngram_vocab_size_divisible_by=8, split_ngram_parts=4, eos_token_id=5)
 LFM = dict(norm_eps=0.01, conv_L_cache=3, tie_word_embeddings=True)
 
 EYE = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, num_position_embeddings=4)
@@ -37,6 +40,18 @@ def as_published(path):
     config = json.loads((path / "config.json").read_text())
     config["text_config"].update(full_attention_interval=2, attn_output_gate=True, mamba_ssm_dtype="float32", mtp_num_hidden_layers=1,
                                  mtp_use_dedicated_embeddings=False)
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def as_qwen4(path):
+    """The keys of published folders."""
+    config = json.loads((path / "config.json").read_text())
+    text = config["text_config"]
+    for k in ("seed", "norm_topk_prob", "number_of_conv_states"):
+        del text[k]
+    text.update(full_attention_interval=2, mamba_ssm_dtype="float32", mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False,
+                layer_types=["full_attention" if k == "indexed_attention" else k for k in text["layer_types"]],
+                mtp=dict(hybrid=True, layer_types=["full_attention"], num_hidden_layers=1, rope_theta=10000))
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
@@ -101,6 +116,13 @@ STATE = {
     "qwen3_5-image": seeing("Qwen3_5", "beside a tower for images, with a layer that drafts"),
     "qwen3_5_moe-image": {**seeing("Qwen3_5Moe", "beside a tower for images, with a layer that drafts, stacks of experts, as published", linear_key_head_dim=16,
                                    linear_value_head_dim=16, linear_num_value_heads=4, **EXPERTS), "gap": 0.02, "save": STACKED},
+    "qwen4_exp": moe("Qwen4Exp", "delta rule with sigmoid gates in two of three layers, attention to 6 of the runs of 4 positions and what is behind them, three streams that are read by gates, "
+                     "rows of a table in four parts by two and three tokens, an end of a text among them", gap=0.003, marks=(24, 28, 101), config="Qwen4ExpTextConfig", zero_centred=True, **{
+                         **DELTA, **QWEN4}, **EXPERTS),
+    "qwen4_exp-image": {**tower("Qwen4Exp", "as published, beside a tower for images: stacks of experts, 3 of the runs of 5 positions, two streams, runs of up to four tokens in the first layer", {
+        **FEW, **DELTA, **QWEN4, **EXPERTS, "model_type": "qwen4_exp_text", "num_hidden_layers": 2, "layer_types": ["linear_attention", "indexed_attention"], "hc_count": 2, "hc_lowrank": 6,
+        "indexer_n_heads": 2, "indexer_budget": 15, "indexer_compress_ratio": 5, "ple_layer_ids": [1], "ple_conv_kernel_size": 3, "ple_embed_dim": 15, "ngram_size": 4, "heads_per_ngram": 1,
+        "split_ngram_parts": 1, "eos_token_id": [7, 3]}, (15, 19), zero_centred=True, after=as_qwen4, vision_config=EYE), "gap": 0.003, "save": STACKED},
     "mamba2": row("Mamba2", "Mamba-2 in every layer, six heads in two groups", base=MAMBA, num_heads=6, head_dim=10, expand=2, hidden_size=30,
                   n_groups=2, state_size=7, chunk_size=16),
     "mamba2-bias": row("Mamba2", "biases of both products, none of the convolution, tied", base=MAMBA, num_heads=4, head_dim=16, n_groups=1,

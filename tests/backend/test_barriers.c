@@ -223,6 +223,9 @@ static void by_state(struct map *m, const struct op *op) {
         all_read(m, op->compress.x);
         all_read(m, op->compress.gate);
         columns_written(m, op->compress.out, 0, op->compress.out.width, 64);
+    } else if (op->kind == OP_NGRAM) {
+        for (int h = 0; h < op->ngram.by->n_head; h++)
+            columns_written(m, op->ngram.out, h * op->ngram.w->k, op->ngram.w->k, op->ngram.w->k);
     } else if (op->kind == OP_CONV) {
         all_read(m, op->conv.x);
         columns_written(m, op->conv.out, 0, op->conv.out.width, 64);
@@ -360,6 +363,7 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
     case OP_DELTA:
     case OP_SSM:
     case OP_COMPRESS:
+    case OP_NGRAM:
         by_state(m, op);
         break;
     case OP_HEADS:

@@ -115,8 +115,10 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 57 };
+enum { SAMPLES = 58 };
 static const int gathered[] = {0, 2, W + 2};
+static const int64_t hash_mult[] = {5, 3, 7}, hash_rows[] = {2, 3}, hash_first[] = {1, 0};
+static const struct ngram hash = {3, 2, 77, 78, hash_mult, hash_rows, hash_first};
 
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
@@ -164,6 +166,7 @@ static void samples(struct op *out) {
         {OP_STREAMS, 0, "streams",
          .streams = {x, view_columns(y, 0, 4), view_columns(z, 0, 4), view_columns(y, 4, 2), x, 2}},
         {OP_STREAMS, 0, "streams to one", .streams = {x, view_columns(y, 0, 2), none, none, half, 2}},
+        {OP_NGRAM, 0, "ngram", .ngram = {{1, 0, 2 * W}, 0, group.member, &hash}},
         {OP_GLU, 0, "glu", .glu = {x, y, z, ACT_SILU, {0}}},
         {OP_GLU, 0, "activation in place", .glu = {picked, {-1, 0, 0}, picked, ACT_CAP, {.limit = 2}}},
         {OP_POSITION, 0, "position", .position = {x, array[TABLE], 2 * W}},

@@ -524,6 +524,39 @@ static void compressions(void **state) {
     }
 }
 
+/* Rows of a table in three parts by runs of tokens: rows of three sequences, as below; ids 3 and 40 end a text. */
+static void ngrams(void **state) {
+    (void)state;
+    enum { N = 7, K = 5, PARTS = 3 };
+    static const int64_t mult[] = {1000003, 77377, 15485863, 611953}, rows[] = {19, 17, 13, 11, 7, 5},
+                         first[] = {2, 1, 3, 0, 14, 16};
+    for (int size = 2; size <= 4; size++)
+        for (int end = 3; end < 50; end += 37) {
+            struct bench b = {0};
+            const struct ngram by = {size, 2 * (size - 1), end, 0, mult, rows, first};
+            float *data = malloc(PARTS * N * K * sizeof *data);
+            const void *part[PARTS] = {data + N * K, data, data + 2 * N * K};
+            for (int i = 0; i < PARTS * N * K; i++) data[i] = gauss();
+            b.group = (struct weight_group){.n_member = 1, .n = N, .k = K};
+            b.group.member[0] = (struct weight){.name = "table",
+                                                .type = QUANT_F32,
+                                                .n = N,
+                                                .k = K,
+                                                .factor = 0.5f,
+                                                .n_stack = PARTS,
+                                                .part = part,
+                                                .data = data};
+            b.state.n_elem = by.n_head * (size - 1);
+            b.ids = true;
+            struct view y = output(&b, by.n_head * K);
+            push(&b, (struct op){.kind = OP_NGRAM, .ngram = {y, 0, &b.group.member[0], &by}});
+            char name[64];
+            snprintf(name, sizeof name, "runs of %d tokens, %d ends a text", size, end);
+            check(&b, name, (const double[2]){0, 0});
+            bench_free(&b);
+        }
+}
+
 /* Convolutions: rows of three sequences, one that goes on, one that begins, one whose first rows see some of both. */
 static void convolutions(void **state) {
     (void)state;
@@ -764,6 +797,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ends_of_runs),
         cmocka_unit_test(streams),
         cmocka_unit_test(compressions),
+        cmocka_unit_test(ngrams),
         cmocka_unit_test(attention_without_a_store),
         cmocka_unit_test(heads),
         cmocka_unit_test(lowranks),

@@ -125,6 +125,9 @@ static const struct {
     {"qwen3_vl*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
     {"qwen3_5*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
     {"qwen3_5_moe*", "intermediate_size", "no layer is dense"},
+    {"qwen4_exp*", "intermediate_size", "no layer is dense"},
+    {"qwen4_exp*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
+    {"qwen4_exp-image", "tie_word_embeddings", "the outer one counts"},
     {"qwen3_5-image", "tie_word_embeddings", "the outer one counts"},
     {"qwen3_5_moe-image", "tie_word_embeddings", "the outer one counts"},
     {"gemma4*", "attention_k_eq_v", "the tensors say it"},
@@ -321,6 +324,8 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"gemma4*", "attention.causal_images", "of texts no row sees what follows it"},
         {"qwen3_5*", "rope.dimension_sections", "positions of texts are one number"},
         {"qwen3_5_moe*", "feed_forward_length", "no layer is dense"},
+        {"qwen4_exp*", "feed_forward_length", "no layer is dense"},
+        {"qwen4_exp*", "rope.dimension_sections", "positions of texts are one number"},
     };
     const struct key_row *row = key_find(KEYS_GGUF, key);
     if (row && row->use == KEY_HARMLESS) return true;

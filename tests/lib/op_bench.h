@@ -34,6 +34,7 @@ struct bench {
     struct kv_store store;
     struct kv_group kv;
     struct state_store state;
+    bool ids;                     /* of tokens, in the states */
     enum kv_type kv_type;         /* KV_TYPES: the store's own */
     const float *adapter[N_SLOT]; /* step.adapter, with adapted */
     bool adapted;
@@ -125,7 +126,8 @@ static inline void fill_states(const struct bench *b, const struct setting s, st
     uint64_t keep = seed;
     seed = 43;
     for (int k = 0; k < N_SLOT; k++) {
-        for (int i = 0; i < b->state.n_elem; i++) x[i] = k == 1 ? NAN : gauss();
+        for (int i = 0; i < b->state.n_elem; i++)
+            x[i] = k == 1 ? NAN : b->ids ? floorf(fabsf(8 * gauss())) : gauss();
         assert_ok(s.type->state_write(e, 0, k, x));
     }
     seed = keep;

@@ -10,23 +10,12 @@
 
 enum { LONG = 232, MOST = 200, VOCAB = 80 };
 
-static const char *const models[] = {"gemma4-e2b",
-                                     "gemma4-e4b",
-                                     "lfm2",
-                                     "lfm2-bias",
-                                     "lfm2_moe",
-                                     "mamba2",
-                                     "mamba2-bias",
-                                     "granitemoehybrid",
-                                     "granitemoehybrid-dense",
-                                     "nemotron_h",
-                                     "nemotron_h-moe",
-                                     "falcon_h1",
-                                     "falcon_h1-norm",
-                                     "olmo_hybrid",
-                                     "kimi_linear",
-                                     "deepseek_v4",
-                                     "deepseek_v4-published"};
+static const char *const models[] = {"gemma4-e2b",     "gemma4-e4b",       "lfm2",
+                                     "lfm2-bias",      "lfm2_moe",         "mamba2",
+                                     "mamba2-bias",    "granitemoehybrid", "granitemoehybrid-dense",
+                                     "nemotron_h",     "nemotron_h-moe",   "falcon_h1",
+                                     "falcon_h1-norm", "olmo_hybrid",      "kimi_linear",
+                                     "deepseek_v4",    "qwen4_exp",        "deepseek_v4-published"};
 enum { N_MODEL = sizeof models / sizeof *models };
 static const char *const devices[] = {"ref", "cpu", "cpu+ref"};
 

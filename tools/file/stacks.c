@@ -51,6 +51,31 @@ static enum infer_status put_stack(const struct tensorfile *f, const struct tens
     return INFER_OK;
 }
 
+/* A part of the table that runs of tokens read: "per_layer_token_embd.3.weight". */
+static bool part_of_table(const char *name, int *part) {
+    int end = 0;
+    return sscanf(name, "per_layer_token_embd.%d.weight%n", part, &end) == 1 && end && !name[end];
+}
+static const struct tensor *table_part(const struct tensorfile *f, int part) {
+    char name[64];
+    snprintf(name, sizeof name, "per_layer_token_embd.%d.weight", part);
+    return tensorfile_find(f, name);
+}
+/* All parts, as rows of one matrix; the rest of them are nothing. */
+static enum infer_status put_table(const struct tensorfile *f, const struct tensor *t, int part,
+                                   struct listed *list, size_t *n) {
+    int many = 0;
+    while (table_part(f, many)) many++;
+    if (part) return INFER_OK;
+    struct listed *l = &list[(*n)++];
+    TRY(begin(l, t, many, t->bytes));
+    snprintf(l->name, sizeof l->name, "per_layer_token_embd.weight");
+    for (int i = 0; i < many; i++) l->part[i] = table_part(f, i)->data;
+    l->t.shape[2] *= many;
+    l->t.bytes *= (size_t)many;
+    return INFER_OK;
+}
+
 /* half: 0 the gates, 1 what they multiply */
 static enum infer_status put_half(const struct tensor *t, int half, struct listed *l) {
     int front = (int)(strstr(t->name, "gate_up_exps.") - t->name);
@@ -75,6 +100,7 @@ static bool is_pair(const struct tensorfile *f, const struct tensor *t) {
 static enum infer_status put(const struct tensorfile *f, const struct tensor *t, struct listed *list,
                              size_t *n) {
     int e = 0, front = single(t->name, &e);
+    if (part_of_table(t->name, &e)) return put_table(f, t, e, list, n);
     const struct tensor *first = front ? expert(f, t->name, front, 0) : NULL;
     int many = front ? count_experts(f, first ? first : t, front) : 0;
     if (front && many > e) return e ? INFER_OK : put_stack(f, t, front, many, &list[(*n)++]);

@@ -1,4 +1,4 @@
-/* The tensors of a file as GGUF lists them today: experts in stacks, gates and what they multiply in stacks of their own. */
+/* The tensors of a file as GGUF lists them today: experts in stacks, a table in one tensor, gates and what they multiply in stacks of their own. */
 #pragma once
 #include "files/tensorfile.h"
 

@@ -161,6 +161,16 @@ INLINE vf vec_softplus(vf x) {
     for (int i = 0; i < VL; i++) v[i] = v[i] > 20 ? v[i] : log1pf(expf(v[i]));
     return vf_load(v);
 }
+/* a NaN stays one */
+INLINE vf signed_root(const struct op_glu *op, vf x) {
+    _Alignas(64) float v[VL];
+    vf_store(v, x);
+    for (int i = 0; i < VL; i++) {
+        const float most = fabsf(v[i]) < op->k.eps ? op->k.eps : fabsf(v[i]);
+        v[i] = v[i] == 0 ? v[i] : copysignf(sqrtf(most), v[i]);
+    }
+    return vf_load(v);
+}
 /* act(g) of any kind. */
 INLINE vf act_any(const struct op_glu *op, vf g) {
     switch (op->act) {
@@ -190,6 +200,8 @@ INLINE vf act_any(const struct op_glu *op, vf g) {
     }
     case ACT_SOFTPLUS:
         return vec_softplus(g);
+    case ACT_ROOT:
+        return signed_root(op, g);
     default:
         return vf_mul(vf_set(op->k.limit), g);
     }

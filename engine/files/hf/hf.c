@@ -43,7 +43,7 @@ static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
     hf_target(&to, NULL, name, 0);
-    if (ends_with(name, ".tid2eid")) return true;                          /* experts of ids */
+    if (hf_whole_numbers(name)) return true;
     if (strcmp(name, "d2t") == 0 || strcmp(name, "t2d") == 0) return true; /* of heads that draft */
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
@@ -251,6 +251,7 @@ static const struct {
            [HF_COLUMNS] = {hf_columns, "ffn_gate", "ffn_up"},
            [HF_BLOCKS] = {.make = hf_blocks},
            [HF_LATENT] = {hf_latent, "attn_k_b", "attn_v_b"},
+           [HF_INDEX_QK] = {hf_index_qk, "q_proj", "k_proj"},
            [HF_HEADS_QKVZ] = {hf_qkvz, "attn_qkv", "attn_gate"},
            [HF_VALUE_ROWS] = {.make = hf_by_value},
            [HF_VALUE_TAIL] = {.make = hf_by_value},
@@ -284,6 +285,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
         l->n++, l->bytes += from->bytes;
     }
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
+    if (to.op == HF_HASH) return hf_hash_check(&d->config, from, to.name, f->part[p].path);
     if (!d->config.n_expert) whole_part(to.name);
     const bool bytes =
         to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_IDS; /* which have no type of their own */

@@ -27,6 +27,7 @@ void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float val
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
 void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n);
 void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n);
+void hf_put_i64s(struct hf_keys *k, const char *arch, const char *name, const int64_t *value, size_t n);
 void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n);
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
 void hf_put(struct hf_keys *k, const struct meta *m);
@@ -62,12 +63,16 @@ struct hf_config {
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */
     float *rope_divisor, *rope_short, *rope_long;
-    int n_divisor;             /* of rope_divisor */
-    uint32_t n_ctx;            /* of encoders */
-    uint32_t n_pad;            /* rows of positions in front, that stand for padding */
-    uint32_t n_type;           /* of tokens, of encoders */
-    bool mean;                 /* which scores the mean of the rows, not the first */
-    bool scores;               /* an encoder's head is one that scores */
+    int n_divisor;   /* of rope_divisor */
+    uint32_t n_ctx;  /* of encoders */
+    uint32_t n_pad;  /* rows of positions in front, that stand for padding */
+    uint32_t n_type; /* of tokens, of encoders */
+    bool mean;       /* which scores the mean of the rows, not the first */
+    bool scores;     /* an encoder's head is one that scores */
+    int index_dim;   /* width of the key that positions are chosen by; 0: none */
+    const int64_t *mult, *rows,
+        *first; /* [n_mult], [n_rows], [n_rows]: what runs of tokens are hashed with (struct ngram) */
+    size_t n_mult, n_rows;
     struct hf_packing packing; /* of weights that a method has quantised */
 };
 /* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
@@ -77,6 +82,9 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
                             size_t n, const struct mapfile *quant, const struct tensorfile_options *options);
 /* hf_eagle.c: d2t of a head that drafts, into f->target_id. errors: INFER_E_INPUT, INFER_E_UNSUPPORTED (another type), INFER_E_MEMORY */
 enum infer_status hf_target_ids(struct tensorfile *f, const struct tensor *t);
+/* hf_ngram.c: numbers that runs of tokens are hashed with are those that config.json comes to. errors: INFER_E_INPUT */
+enum infer_status hf_hash_check(const struct hf_config *c, const struct tensor *t, const char *name,
+                                const char *path);
 /* What it says of the tensors of f is so; second_head: the lm_head.weight of a tied model, NULL: none.
  * errors: INFER_E_INPUT */
 enum infer_status hf_config_check(const struct hf_config *c, const struct tensorfile *f,

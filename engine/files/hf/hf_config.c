@@ -43,6 +43,7 @@ static void put_value(struct hf_keys *k, const char *arch, const char *name, enu
                              .elem = elem,
                              .n = type != META_ARRAY  ? 1
                                   : elem == META_BOOL ? n
+                                  : elem == META_I64  ? n / 8
                                                       : n / 4,
                              .raw = type == META_STRING ? NULL : (unsigned char *)raw,
                              .strings = type == META_STRING ? s : NULL});
@@ -61,6 +62,9 @@ void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const u
 }
 void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n) {
     put_value(k, arch, name, META_ARRAY, META_U32, value, n * sizeof *value);
+}
+void hf_put_i64s(struct hf_keys *k, const char *arch, const char *name, const int64_t *value, size_t n) {
+    put_value(k, arch, name, META_ARRAY, META_I64, value, n * sizeof *value);
 }
 void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n) {
     put_value(k, arch, name, META_ARRAY, META_F32, value, n * sizeof *value);
@@ -280,7 +284,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && out->table)
         config_step(c.root), config_kimi(c.root), config_laguna(c.root), config_gemma3n(c.root),
-            config_minimax(c.root), config_deepseek4(c.root);
+            config_minimax(c.root), config_deepseek4(c.root), config_qwen4(c.root);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
     if (!s && whole) s = config_check_keys(&c);
@@ -293,6 +297,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = config_factors(&c);
     if (!s && out->table) s = config_limits(&c);
     if (!s && out->table) s = config_entries(&c);
+    if (!s && out->table) s = config_gates(&c);
     if (!s && options->task && out->task < 0)
         s = err_set(INFER_E_INPUT, "%s: .task is '%.60s', and the folder has no adapters for tasks", path,
                     options->task);

@@ -118,6 +118,9 @@ void config_deepseek4(json_t *root);
 /* Entries of runs of positions, streams that are mixed, experts of ids. */
 enum infer_status config_entries(struct config *c);
 enum infer_status config_streams(struct config *c);
+/* hf_ngram.c: as Qwen3.5's. source: configuration_qwen4_exp of transformers */
+void config_qwen4(json_t *root);
+enum infer_status config_gates(struct config *c);
 /* source: configuration_laguna of transformers */
 void config_laguna(json_t *root);
 /* Limits of gates and of what they are times, of every layer. */

@@ -82,6 +82,12 @@ static bool is_left_over(const char *name) {
     }
     return false;
 }
+bool hf_whole_numbers(const char *name) {
+    static const char told[] = ".tid2eid";
+    const size_t n = strlen(name);
+    return (n >= sizeof told && strcmp(name + n - (sizeof told - 1), told) == 0) ||
+           strstr(name, ".ple_embedding.ngram_heads_") || strstr(name, ".ple_embedding.layer_multipliers");
+}
 /* The parts of a model that are for images and sound. */
 static bool is_other_sense(const char *name) {
     static const char *const begins[] = {"vision_tower.",
@@ -184,6 +190,7 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
                        strncmp(name, "model.mtp.", 10) ==
                            0; /* and MiMo: its layers that draft, which are not read */
     const char *key = drafts ? name + 4 : without_prefix(name), *rest = "";
+    static const char shard[] = "shard_";
     int layer = layer_of(key, &key), used = 0, expert = -1;
     const struct hf_name *row = NULL;
     if (drafts && layer < 0) row = find(draft, key, &rest);
@@ -210,7 +217,10 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     }
     if (row->op == HF_SKIP || (row->op == HF_KEY && layer < 0))
         out->name[0] = 0;
-    else if (row->op == HF_KEY)
+    else if (row->op == HF_TABLE)
+        snprintf(out->name, sizeof out->name, "%s%s", row->gguf,
+                 strncmp(rest, shard, sizeof shard - 1) == 0 ? rest + sizeof shard - 1 : rest);
+    else if (row->op == HF_KEY || row->op == HF_HASH)
         snprintf(out->name, sizeof out->name, "%s", row->gguf), out->index = layer;
     else if (expert >= 0)
         snprintf(out->name, sizeof out->name, "blk.%d.%s%d.%s", layer, row->gguf, expert, rest);

@@ -11,5 +11,7 @@ struct hf_target {
     bool other;  /* of images or sound */
     bool drafts; /* of layers that draft, which the architecture does not read */
 };
+/* Tensors of whole numbers that something is computed with: experts of ids, what runs of tokens are hashed with. */
+bool hf_whole_numbers(const char *name);
 /* a NULL: by the common names alone. n_layer: of the model, behind which those are that draft. */
 void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer);

@@ -19,6 +19,7 @@ typedef enum infer_status hf_op_fn(struct tensor out[2], const struct hf_make *m
 hf_op_fn hf_plus_one, hf_transpose, hf_qkv_heads, hf_reshape, hf_squeeze, hf_by_expert; /* hf_change.c */
 hf_op_fn hf_halves, hf_columns, hf_turns, hf_blocks; /* hf_turns.c: experts, out[0]: gate, out[1]: up */
 hf_op_fn hf_ids;               /* hf_entries.c: whole numbers, as I32 in the place of float32 */
+hf_op_fn hf_index_qk;          /* hf_ngram.c: queries, and the key */
 hf_op_fn hf_latent;            /* keys [n_head][rank][n_nope], values [n_head][n_value][rank] */
 hf_op_fn hf_positions;         /* hf_encoder.c: rows of positions without those of padding */
 hf_op_fn hf_qkvz, hf_by_value; /* hf_state.c: of layers with the delta rule */
