@@ -96,54 +96,81 @@ static void order_pairs(const struct op_experts *o, struct cpu_step *s, int T, s
     p->first[0] = 0;
 }
 
-static void fill_row(const struct cpu_op *op, struct cpu_step *s, const float *x, uint8_t *to) {
+/* Bytes of 256 columns of a row of x; 0: the row lies in one piece. */
+static size_t chunk_bytes(const struct cpu_op *op) {
+    return op->route == CPU_ROUTE_INT8    ? sizeof(struct cpu_x8)
+           : op->route == CPU_ROUTE_INT16 ? sizeof(struct cpu_x16)
+                                          : 0;
+}
+
+/* A row of x at to, its columns chunk bytes apart. */
+static void fill_row(const struct cpu_op *op, struct cpu_step *s, const float *x, uint8_t *to, size_t chunk) {
     const struct cpu_kernels *k = s->cpu->k;
     int K = op->op->experts.w->k;
     if (op->route == CPU_ROUTE_INT8 && op->twice)
         k->quantise_twice(to, x, K);
     else if (op->route == CPU_ROUTE_INT8)
-        k->quantise(to, sizeof(struct cpu_x8), x, K);
+        k->quantise(to, chunk, x, K);
     else if (op->route == CPU_ROUTE_INT16)
-        k->quantise16(to, sizeof(struct cpu_x16), x, K);
+        k->quantise16(to, chunk, x, K);
     else
         memcpy(to, x, sizeof *x * (size_t)K);
 }
 
-/* The rows of x as the kernels read them: of one row, where a choice has its own in their order; else in the order of the pairs. */
-static struct cpu_x prepare(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int T,
-                            const struct cpu_pairs *p) {
+/* The rows of x of one row's choices, in their order. */
+static struct cpu_x prepare_one(const struct cpu_op *op, struct cpu_step *s, uint8_t *own) {
     const struct op_experts *o = &op->op->experts;
-    struct cpu *c = s->cpu;
-    size_t row = form_bytes(op->route, op->twice, o->w->k);
-    size_t chunk = op->route == CPU_ROUTE_INT8    ? sizeof(struct cpu_x8)
-                   : op->route == CPU_ROUTE_INT16 ? sizeof(struct cpu_x16)
-                                                  : 0;
-    int a, b;
-    if (T == 1) {
-        const float *x = cpu_row(s, o->x, 0);
-        uint8_t *own = c->work[thread].pair_x;
-        if (op->route == CPU_ROUTE_F32)
-            return (struct cpu_x){(const void *)x, o->by_choice ? sizeof *x * (size_t)o->w->k : 0, 0};
-        for (int j = 0; j < (o->by_choice ? o->n_used : 1); j++)
-            fill_row(op, s, x + j * o->w->k, own + (size_t)j * row);
-        return (struct cpu_x){own, o->by_choice ? row : 0, chunk};
+    const size_t row = form_bytes(op->route, op->twice, o->w->k), chunk = chunk_bytes(op);
+    const float *x = cpu_row(s, o->x, 0);
+    if (op->route == CPU_ROUTE_F32)
+        return (struct cpu_x){(const void *)x, o->by_choice ? sizeof *x * (size_t)o->w->k : 0, 0};
+    for (int j = 0; j < (o->by_choice ? o->n_used : 1); j++)
+        fill_row(op, s, x + j * o->w->k, own + (size_t)j * row, chunk);
+    return (struct cpu_x){own, o->by_choice ? row : 0, chunk};
+}
+
+/* The rows of x of expert e's pairs, of several rows of the step: the same columns of all of them one after the other, as in a prompt's
+ * matmul. */
+static struct cpu_x rows_of(const struct cpu_op *op, const struct cpu *c, const struct cpu_pairs *p, int e) {
+    const size_t row = form_bytes(op->route, op->twice, op->op->experts.w->k), chunk = chunk_bytes(op);
+    const uint8_t *at = c->pair_x + row * (size_t)p->first[e];
+    if (!chunk || op->twice) return (struct cpu_x){at, row, chunk};
+    return (struct cpu_x){at, chunk, chunk * (size_t)(p->first[e + 1] - p->first[e])};
+}
+
+static void copy_row(uint8_t *to, size_t to_chunk, const uint8_t *from, size_t from_chunk, size_t row,
+                     size_t chunk) {
+    if (to_chunk == from_chunk && (!chunk || to_chunk == chunk)) {
+        memcpy(to, from, row);
+        return;
     }
+    for (size_t at = 0; at < row; at += chunk, to += to_chunk, from += from_chunk) memcpy(to, from, chunk);
+}
+
+/* This thread's share of the step's rows, each for all of its experts. */
+static void prepare_pairs(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int T,
+                          const struct cpu_pairs *p) {
+    const struct op_experts *o = &op->op->experts;
+    const size_t row = form_bytes(op->route, op->twice, o->w->k);
+    int a, b;
     cpu_share(T, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {
-        const uint8_t *same = NULL;
-        for (int j = 0; j < o->n_used; j++) {
-            const int32_t place = p->place[t * o->n_used + j];
-            if (place < 0) continue;
-            uint8_t *to = c->pair_x + (size_t)place * row;
-            if (same)
-                memcpy(to, same, row);
+        struct cpu_x same = {0};
+        for (int i = t * o->n_used; i < (t + 1) * o->n_used; i++) {
+            if (p->place[i] < 0) continue;
+            const int e = expert_of(o, s, i);
+            struct cpu_x to = rows_of(op, s->cpu, p, e);
+            to.at += to.row * (size_t)(p->place[i] - p->first[e]);
+            uint8_t *at = s->cpu->pair_x + (to.at - s->cpu->pair_x);
+            if (same.at)
+                copy_row(at, to.chunk, same.at, same.chunk, row, chunk_bytes(op));
             else
-                fill_row(op, s, cpu_row(s, o->x, t) + (o->by_choice ? j * o->w->k : 0), to);
+                fill_row(op, s, cpu_row(s, o->x, t) + (o->by_choice ? i % o->n_used * o->w->k : 0), at,
+                         to.chunk);
             if (!o->by_choice) same = to;
         }
     }
     cpu_barrier(s);
-    return (struct cpu_x){c->pair_x, row, chunk};
 }
 
 /* A part of the columns at a time. */
@@ -264,7 +291,11 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
     int T = cpu_rows(s, o->x), victim = 0, u;
     if (!T) return;
     order_pairs(o, s, T, &work->pairs);
-    const struct cpu_x x = prepare(op, s, thread, n_thread, T, p);
+    struct cpu_x one = {0};
+    if (T == 1)
+        one = prepare_one(op, s, work->pair_x);
+    else
+        prepare_pairs(op, s, thread, n_thread, T, p);
     for (int i = thread; o->n_all && i < T * o->n_used; i += n_thread)
         if (p->place[i] < 0) put_none(op, s, i);
     const int most = op->twice ? CPU_PANEL_TOKENS / 2 : CPU_PANEL_TOKENS;
@@ -273,9 +304,10 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
         if (u / op->n_unit >= p->n_hit) continue; /* experts that several rows chose */
         int row, m = block_place(op, u % op->n_unit, &row), e = p->hit[u / op->n_unit];
         int left = o->w->member[m].n - row, n = left < op->unit_rows ? left : op->unit_rows;
+        const struct cpu_x x = T == 1 ? one : rows_of(op, s->cpu, p, e);
         for (int at = p->first[e], rows; at < p->first[e + 1]; at += rows) {
             rows = p->first[e + 1] - at < most ? p->first[e + 1] - at : most;
-            int first = T == 1 ? p->order[at] : at;
+            int first = T == 1 ? p->order[at] : at - p->first[e];
             const struct cpu_x from = {x.at + x.row * (size_t)first, x.row, x.chunk};
             for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
                 multiply(op, s, work, m + i, e, row, n, from, rows, i ? second : out);

@@ -304,6 +304,10 @@ void cpu_multiply_unpacked(const struct cpu *c, struct cpu_work *work, const str
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
 enum { CPU_REPACK_STEPS = 4 };
 size_t cpu_repack_bytes(const struct backend_config *c, int n_thread);
+/* Where the copies of a group's units of unit_rows rows are from data on: data and step of copy[n_member], NULL: only counted. paired: the
+ * members' are read side by side (a folded glu), and have as many rows. Bytes of all. */
+size_t cpu_copies_place(const struct weight_group *g, int unit_rows, bool paired, struct cpu_copy *copy,
+                        uint8_t *data);
 void cpu_repack_open(struct cpu *c, struct cpu_list *list);
 void cpu_repack_close(struct cpu *c);
 

@@ -22,22 +22,30 @@ static size_t units_of(const struct weight *w, int unit_rows) {
     return (size_t)((w->n + unit_rows - 1) / unit_rows) * (size_t)w->n_stack;
 }
 
-/* Adds the members of a matmul or of experts; base: where they are, with the weights of all from base + data_at, NULL: only counted.
- * Units lie in the order in which a thread reads them, without gaps, for the processor asks ahead only along a stream that has none:
- * of a folded glu (paired) the gate's and the up's of the same rows beside each other. */
+/* Units lie in the order in which a thread reads them, without gaps, for the processor asks ahead only along a stream that has none:
+ * of a folded glu the gate's and the up's of the same rows beside each other. */
+size_t cpu_copies_place(const struct weight_group *g, int unit_rows, bool paired, struct cpu_copy *copy,
+                        uint8_t *data) {
+    size_t pair = 0, at = 0, all = 0;
+    for (int m = 0; paired && m < g->n_member; m++) pair += unit_bytes(&g->member[m], unit_rows);
+    for (int m = 0; m < g->n_member; m++) {
+        const size_t unit = unit_bytes(&g->member[m], unit_rows), units = units_of(&g->member[m], unit_rows);
+        if (copy) copy[m].data = data + at, copy[m].step = paired ? pair : unit;
+        at += paired ? unit : unit * units;
+        all += unit * units;
+    }
+    return all;
+}
+/* Adds the members of a matmul or of experts; base: where they are, with the weights of all from base + data_at, NULL: only counted. */
 static struct cpu_copy *add_copy(struct size *n, const struct weight_group *g, int unit_rows, bool paired,
                                  uint8_t *base, size_t data_at) {
     struct cpu_copy *copy = base ? (struct cpu_copy *)(void *)(base + n->head) : NULL;
-    size_t pair = 0, at = n->data;
-    for (int m = 0; paired && m < g->n_member; m++) pair += unit_bytes(&g->member[m], unit_rows);
     n->head += (size_t)g->n_member * sizeof *copy;
     for (int m = 0; m < g->n_member; m++) {
-        const size_t unit = unit_bytes(&g->member[m], unit_rows), units = units_of(&g->member[m], unit_rows);
-        if (base) copy[m] = (struct cpu_copy){base + data_at + at, paired ? pair : unit, base + n->head};
-        n->head += (units + 7) / 8 * 8;
-        n->data += unit * units;
-        at += paired ? unit : unit * units;
+        if (copy) copy[m].made = base + n->head;
+        n->head += (units_of(&g->member[m], unit_rows) + 7) / 8 * 8;
     }
+    n->data += cpu_copies_place(g, unit_rows, paired, copy, base ? base + data_at + n->data : NULL);
     return copy;
 }
 

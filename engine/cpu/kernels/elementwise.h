@@ -355,6 +355,19 @@ INLINE void sums_32(struct cpu_x8 *y, int b, __m256i q) {
     y->s16[2 * b + 1] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p1, one));
     y->s32[b] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p, one));
 }
+/* Pairs of sums as row_start (pack_rows.h) takes them. */
+INLINE void pairs_to_starts(struct cpu_x8 *y) {
+#ifdef __AVX512F__
+    const __m256i minus = _mm256_set1_epi16(-1);
+    for (int32_t *p = y->p32; p < y->p32 + 8; p += 8)
+        _mm256_storeu_si256((void *)p, _mm256_madd_epi16(_mm256_loadu_si256((const void *)p), minus));
+    for (int32_t *p = y->p16; p < y->p16 + 16; p += 8)
+        _mm256_storeu_si256((void *)p, _mm256_madd_epi16(_mm256_loadu_si256((const void *)p), minus));
+    for (int i = 0; i < CPU_FAR; i++) y->hp[i] = -sum_pair(y->hp[i]);
+#else
+    (void)y;
+#endif
+}
 /* 256 columns, of which the first blocks of 32 are there. The scale is that of what is left when the far groups are taken out, whose codes
  * have 14 bits. 256-bit vectors everywhere, so that every instruction set gives the same codes. */
 INLINE void quantise_blocks(struct cpu_x8 *y, const float *x, int blocks) {
@@ -401,6 +414,7 @@ INLINE void quantise_blocks(struct cpu_x8 *y, const float *x, int blocks) {
         sum = (float)(128 * sum_pair(pairs[0]) + sum_pair(pairs[1]));
         y->s32[b] += sum, y->s16[g / 4] += sum;
     }
+    pairs_to_starts(y);
 }
 /* The last columns of a row. */
 static void quantise_rest(struct cpu_x8 *y, const float *x, int left) {
@@ -431,6 +445,7 @@ INLINE void codes_256(struct cpu_x8 *y, const float *x, float d, float id) {
         _mm256_storeu_si256((void *)(y->q + 32 * b), q);
         sums_32(y, b, q);
     }
+    pairs_to_starts(y);
 }
 /* The second row has the rest of the first, of half a code at most. */
 static void vec_quantise_twice(void *y, const float *x, int k) {

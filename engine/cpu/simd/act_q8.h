@@ -6,8 +6,9 @@
 
 /* 256 columns of one row: x = d (q + 128 hi), |q| <= 127. hi is 0 but in CPU_FAR groups of four columns, those of the
  * largest |x|: outliers would else cost all others their bits. s: sums of x / d over 32 and 16 columns; p: sums of q over the
- * columns with k % 4 < 2 (low half) and >= 2 (high half). far: index of a group, in order of size; hi: its four int8; hp:
- * their sums as p; 0 of group 0 where there are fewer: hi[0] is 0 only where all are. Zeros past the last column. */
+ * columns with k % 4 < 2 (low half) and >= 2 (high half), with AVX-512 of all with the other sign. far: index of a group, in order of
+ * size; hi: its four int8; hp: their sums as p; 0 of group 0 where there are fewer: hi[0] is 0 only where all are. Zeros past the last
+ * column. */
 enum { CPU_FAR = 5 };
 struct cpu_x8 {
     int8_t q[256];

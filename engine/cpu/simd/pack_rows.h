@@ -26,8 +26,13 @@ INLINE vf vf_exponents(const uint8_t *p) { /* 2^(byte - 127) */
     return (vf)_mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), 23);
 }
 INLINE vi set32(int32_t x) { return _mm512_set1_epi32(x); }
-INLINE vi row_start(int32_t pair, int off) {
-    return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
+/* Shifts: a product would take a place of the dot products'. off: a power of two or the sum of two. */
+INLINE vi row_start(int32_t sum, const int off) {
+    const vu s = (vu)set32(sum);
+    const int rest = off & (off - 1);
+    vu start = s << __builtin_ctz((unsigned)off);
+    if (rest) start += s << __builtin_ctz((unsigned)rest);
+    return (vi)start;
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm512_dpbusd_epi32(a, (vi)w, x); }
 INLINE vi broadcast_four(const int8_t *p) {
@@ -90,11 +95,13 @@ INLINE vi widen_codes(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_ep
 
 #ifdef __AVX512F__
 INLINE vi load_vector(const void *p) { return _mm512_loadu_si512(p); }
+INLINE void store_vector(void *p, vu v) { _mm512_storeu_si512(p, (vi)v); }
 INLINE vu to_sixteen(vu codes, __m128i order) {
     return (vu)_mm512_srai_epi16(_mm512_shuffle_epi8((vi)codes, _mm512_broadcast_i32x4(order)), 8);
 }
 #else
 INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
+INLINE void store_vector(void *p, vu v) { _mm256_storeu_si256(p, (vi)v); }
 INLINE vu to_sixteen(vu codes, __m128i order) {
     return (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, _mm256_broadcastsi128_si256(order)), 8);
 }
@@ -131,6 +138,12 @@ INLINE void to_copy(struct row_span row, const void *v, size_t bytes) {
     if (!row.copy || !*row.copy) return;
     memcpy(*row.copy, v, bytes);
     *row.copy += bytes;
+}
+/* The same of vectors, which stay in registers: where memcpy is one call they would all go by way of memory, copied or not. */
+INLINE void vectors_to_copy(struct row_span row, const vu *v, const int n) {
+    if (!row.copy || !*row.copy) return;
+    UNROLL for (int i = 0; i < n; i++) store_vector(*row.copy + (size_t)i * sizeof *v, v[i]);
+    *row.copy += (size_t)n * sizeof *v;
 }
 /* codes: to be multiplied at once are read, and asked for, one by one (next_codes). */
 INLINE void from_copy(struct row_span row, void *v, const size_t bytes, const bool codes) {
@@ -190,7 +203,7 @@ INLINE void load32(struct row_span row, size_t at, vu v[8], const bool codes) {
         v[i] = EVEN(b[i], b[4 + i]);
         v[4 + i] = ODD(b[i], b[4 + i]);
     }
-    to_copy(row, v, 8 * sizeof *v);
+    vectors_to_copy(row, v, 8);
 }
 INLINE void load16(struct row_span row, size_t at, vu v[4], const bool codes) { /* R rows x 16 bytes */
     vu y[4];
@@ -210,7 +223,7 @@ INLINE void load16(struct row_span row, size_t at, vu v[4], const bool codes) { 
     }
     vu a = LO32(y[0], y[1]), b = LO32(y[2], y[3]), c = HI32(y[0], y[1]), d = HI32(y[2], y[3]);
     v[0] = LO64(a, b), v[1] = HI64(a, b), v[2] = LO64(c, d), v[3] = HI64(c, d);
-    to_copy(row, v, 4 * sizeof *v);
+    vectors_to_copy(row, v, 4);
 }
 INLINE vu load4(struct row_span row, size_t at) { /* R rows x 4 bytes */
     uint32_t y[R];
