@@ -1,4 +1,5 @@
 #include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/fp8_plan.h"
 #include "cuda/plan/link_type.h"
 #include "cuda/plan/streamk.h"
 #include "cuda/plan/blas.h"
@@ -198,9 +199,18 @@ enum act_slot act_slot_of(const struct op_list *l, int i) {
     return ACT_NORMED;
 }
 
+/* Rows that the kernels of prompt rows may get, whole tiles of 256. */
+static size_t tile_rows(const struct backend_config *c) {
+    const struct op_list *l = c->list[ROW_PROMPT];
+    int rows = l->max_rows > l->max_out ? l->max_rows : l->max_out;
+    if (fp8_decode_of(c) && c->list[ROW_DECODE]->max_rows > rows) rows = c->list[ROW_DECODE]->max_rows;
+    return (size_t)round_up(rows, 256);
+}
+
 /* Activation tiles of the fused program for prompt rows: 256 rows x 64 columns of halves, 32 KB each; 32 columns of floats
  * for F32 weights. */
-static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
+static void place_tiles(struct cuda_plan *p, const struct backend_config *c) {
+    const struct op_list *l = c->list[ROW_PROMPT];
     if (!l) return;
     for (int i = 0; i < l->n_op; i++) {
         const struct op *o = &l->op[i];
@@ -213,7 +223,7 @@ static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
                                                 : 0;
         if (cols > p->tile_cols[slot]) p->tile_cols[slot] = cols;
     }
-    size_t rows = ((size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out) + 255) / 256;
+    const size_t rows = tile_rows(c) / 256;
     int cols = 64;
     for (int i = 0; i < p->n_group; i++)
         for (int r = 0; r < p->group[i].n_region; r++)
@@ -251,7 +261,7 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
     for (int i = 0; i < ACT_SLOTS; i++)
         if ((size_t)p->tile_cols[i] > most) most = (size_t)p->tile_cols[i];
     most = (most + 63) / 64;
-    p->mx_rows = (size_t)round_up(l->max_rows > l->max_out ? l->max_rows : l->max_out, 256);
+    p->mx_rows = tile_rows(c);
     if (c->cuda.block_scaled) {
         most += most & 1; /* FP8's blocks have two tiles */
         p->mx = take(p, p->mx_rows * most * 64);
@@ -397,7 +407,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->stage_bytes =
         p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
-    place_tiles(p, pl);
+    place_tiles(p, c);
     place_room(p, pl, c->n_slot);
     p->kv_k[c->n_store] = take(p, kv_halves_plan_of(c).bytes);
     place_other_kernels(p, c);

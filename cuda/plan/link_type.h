@@ -28,6 +28,7 @@ struct link_type {
     bool packets;    /* it may leave one row in packets */
     bool reads_rows; /* it reads the input of its matmul, or of the norm in front, as rows, too */
     bool by_experts; /* has the name of its first OP_EXPERTS */
+    bool by_product; /* has that of its first OP_MATMUL, though it is none of .product */
     bool last;       /* where no other kind fits, even a shorter one */
     /* What the kinds of the operations do not answer. */
     bool (*fits)(const struct link_case *c, struct cuda_link *k);

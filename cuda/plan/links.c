@@ -22,6 +22,8 @@ const char *link_name(const struct op_list *l, const struct cuda_link *k) {
     int i = k->matmul >= 0 ? k->matmul : link_last(k);
     if (link_types[k->kind]->by_experts)
         for (i = k->first; l->op[i].kind != OP_EXPERTS;) i++;
+    if (link_types[k->kind]->by_product)
+        for (i = k->first; l->op[i].kind != OP_MATMUL;) i++;
     return l->op[i].name;
 }
 

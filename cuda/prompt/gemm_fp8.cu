@@ -22,43 +22,57 @@ DEV uint8_t *fp8_row(const prompt_job &j, int t, int block) {
     return (uint8_t *)j.mx + ((size_t)block * j.mx_rows + t) * FP8_COLS;
 }
 
-// A thread has 16 columns at a time: two chunks of halves, of columns 4 i + 0, 1 and 4 i + 2, 3.
+// 16 columns of a row: two chunks of halves, of columns 4 i + 0, 1 and 4 i + 2, 3.
 struct fp8_halves {
-    float2 v[2][4];
+    uint4 w[2];
     MEM void load(const prompt_job &j, int t, int q) {
         const int r = t & 255, tile = q >> 2, c = 2 * (q & 3);
         const uint8_t *from = j.x + ((size_t)(t >> 8) * j.k_tiles + tile) * PROMPT_TILE_BYTES + r * 128;
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const uint4 w = tile < j.k_tiles ? *(const uint4 *)(from + (((c + h) ^ (r & 7)) << 4))
-                                             : make_uint4(0, 0, 0, 0);
+        for (int h = 0; h < 2; h++)
+            w[h] = tile < j.k_tiles ? *(const uint4 *)(from + (((c + h) ^ (r & 7)) << 4))
+                                    : make_uint4(0, 0, 0, 0);
+    }
+    MEM float top() const {
+        float top = 0.f;
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[h][i] = half2_bits(word_of(w, i));
+        for (int i = 0; i < 8; i++) {
+            const float2 v = half2_bits(word_of(w[i >> 2], i & 3));
+            top = fmaxf(top, fmaxf(fabsf(v.x), fabsf(v.y)));
         }
+        return top;
+    }
+    MEM uint32_t code(int i, float k) const {
+        const float2 a = half2_bits(word_of(w[0], i)), b = half2_bits(word_of(w[1], i));
+        return e4m3_pair(a.x * k, a.y * k) | e4m3_pair(b.x * k, b.y * k) << 16;
+    }
+    MEM void give(const prompt_job &j, int t, int q, float k) const {
+        *(uint4 *)(fp8_row(j, t, q >> 3) + (((q & 7) ^ (t & 7)) << 4)) =
+            make_uint4(code(0, k), code(1, k), code(2, k), code(3, k));
     }
 };
+// A thread holds the first HELD of its columns, the others come again out of the first cache.
 __global__ void __launch_bounds__(ROW_THREADS) fp8_quantise_kernel(const __grid_constant__ prompt_job j) {
+    constexpr int HELD = 4; // a row of 16,384
     __shared__ float part[ROW_THREADS / 32];
     const int t = blockIdx.x, n = fp8_blocks(j.k_tiles) * 8;
     if (t >= *j.n_row) return;
     float top = 0.f;
-    fp8_halves f;
-    for (int q = threadIdx.x; q < n; q += ROW_THREADS) {
-        f.load(j, t, q);
+    fp8_halves held[HELD], f;
+    int q = threadIdx.x;
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            top = fmaxf(top, fmaxf(fabsf(f.v[i >> 2][i & 3].x), fabsf(f.v[i >> 2][i & 3].y)));
-    }
-    const float inverse = fp8_scale(j, t, row_max(top, part));
-    for (int q = threadIdx.x; q < n; q += ROW_THREADS) {
-        uint32_t w[4];
-        f.load(j, t, q); // out of the first cache
+    for (int i = 0; i < HELD; i++, q += ROW_THREADS)
+        if (q < n) held[i].load(j, t, q);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            w[i] = e4m3_pair(f.v[0][i].x * inverse, f.v[0][i].y * inverse) |
-                   e4m3_pair(f.v[1][i].x * inverse, f.v[1][i].y * inverse) << 16;
-        *(uint4 *)(fp8_row(j, t, q >> 3) + (((q & 7) ^ (t & 7)) << 4)) = make_uint4(w[0], w[1], w[2], w[3]);
-    }
+    for (int i = 0; i < HELD; i++)
+        if ((int)threadIdx.x + i * ROW_THREADS < n) top = fmaxf(top, held[i].top());
+    for (; q < n; q += ROW_THREADS) f.load(j, t, q), top = fmaxf(top, f.top());
+    const float k = fp8_scale(j, t, row_max(top, part));
+    q = threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < HELD; i++, q += ROW_THREADS)
+        if (q < n) held[i].give(j, t, q, k);
+    for (; q < n; q += ROW_THREADS) f.load(j, t, q), f.give(j, t, q, k);
 }
 cudaError_t fp8_quantise(const prompt_job &j, int n, cudaStream_t s) {
     fp8_quantise_kernel<<<n, ROW_THREADS, 0, s>>>(j);

@@ -72,6 +72,16 @@ static void place_members(const cuda_backend *b, const cuda_group *g, int region
         j->member[j->n_member++] = prompt_member{c->base / UNIT_ROWS, c->n, c->col, bias};
     }
 }
+void prompt_place_weights(const cuda_backend *b, int group, int region, bool glu, prompt_job *j) {
+    const cuda_region *r = &b->plan.group[group].region[region];
+    j->mx = b->work + b->plan.mx;
+    j->mx_scale = b->work + b->plan.mx_scale;
+    j->mx_rows = b->plan.mx_rows;
+    j->w = b->weights + r->offset;
+    j->u = r->u;
+    j->n_slab = r->rows / UNIT_ROWS;
+    place_members(b, &b->plan.group[group], region, glu, j);
+}
 void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const struct op_list *list = b->c.list[ROW_PROMPT];
     const int group = list->op[d->is.matmul].matmul.w->id;
@@ -92,16 +102,10 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     d->from_rows = d->is.in.form == FORM_ROWS;
     if (d->is.before >= 0) d->front = cuda_front(b, &list->op[d->is.before]);
     for (int i = 0; i < g->n_region; i++) {
-        const cuda_region *r = &g->region[i];
         prompt_job *j = &l->job[i];
-        l->layout[i] = r->layout;
-        l->group[i] = route_prompt_group(&p->route, r->layout);
-        j->mx = b->work + b->plan.mx;
-        j->mx_scale = b->work + b->plan.mx_scale;
-        j->mx_rows = b->plan.mx_rows;
-        j->w = b->weights + r->offset;
-        j->u = r->u;
-        j->n_slab = r->rows / UNIT_ROWS;
+        l->layout[i] = g->region[i].layout;
+        l->group[i] = route_prompt_group(&p->route, g->region[i].layout);
+        prompt_place_weights(b, group, i, glu, j);
         j->x = d->input.tiles;
         j->k_tiles = d->input.k_tiles;
         j->n_row = row_count(b, d->out_rows);
@@ -114,7 +118,6 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
             j->out = out.p;
             j->stride = out.stride;
         }
-        place_members(b, g, i, glu, j);
     }
 }
 

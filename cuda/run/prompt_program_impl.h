@@ -54,6 +54,8 @@ enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p
                                   bool made, int n, cudaStream_t s);
 // The same with its input; what it is made of.
 void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d);
+// Of a region of a group: weights, members, and where e4m3 activations lie. glu: gate and up, whose rows lie in turns.
+void prompt_place_weights(const cuda_backend *b, int group, int region, bool glu, prompt_job *j);
 enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
                                     int n, cudaStream_t s);
 // link_delta.cu: the cuts of a step, before the first LINK_DELTA or LINK_SSM, and where they are

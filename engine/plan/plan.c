@@ -84,6 +84,10 @@ static enum infer_status stages_of(struct plan_settings *s, const struct model *
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
+    if (o->cuda.block_scaled && o->cuda.blas)
+        return err_set(INFER_E_INPUT,
+                       ".block_scaled %s and .blas are two kinds of products for the same rows: ask for one",
+                       o->cuda.block_scaled);
     if (o->cuda.block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_%d; this is the %s backend",
                        o->cuda.block_scaled, strcmp(o->cuda.block_scaled, "fp8") ? 120 : 90, device);

@@ -10,7 +10,7 @@
 #include "tests/lib/tolerance.h"
 #include "cuda/bench/cuda_bench.h"
 
-enum { N_PROMPT = 300, MOST_COPIES = 64 };
+enum { N_PROMPT = 300, MOST_COPIES = 64, MOST_DECODED = 200, N_DECODED = 5 };
 
 static void *copy[MOST_COPIES];
 static int n_copy;
@@ -140,6 +140,80 @@ static void models_keep_their_error(void **state) {
     }
 }
 
+/* Sequences first .. first + n - 1, decoded side by side; the last step's logits of the first and of the last. */
+static void decode(struct infer_engine *e, int first, int n, float *out, float *out_last) {
+    struct infer_row rows[MOST_DECODED];
+    struct infer_output o;
+    int seq[MOST_DECODED];
+    for (int i = 0; i < n; i++) assert_ok(infer_seq_open(e, &seq[i]));
+    for (int at = 0; at < N_DECODED; at++) {
+        const bool last = at + 1 == N_DECODED;
+        for (int i = 0; i < n; i++)
+            rows[i] = (struct infer_row){.id = ((first + i) * 11 + at * 37 + 3) % n_vocab,
+                                         .pos = at,
+                                         .seq = seq[i],
+                                         .decode = true,
+                                         .want = last && (!i || i + 1 == n) ? INFER_WANT_LOGITS : 0};
+        assert_ok(infer_step(e, rows, n, &o));
+    }
+    memcpy(out, o.logits[0], (size_t)n_vocab * 4);
+    if (out_last) memcpy(out_last, o.logits[o.n - 1], (size_t)n_vocab * 4);
+    for (int i = 0; i < n; i++) infer_seq_close(e, seq[i]);
+}
+static struct infer_engine *open_many(struct infer_model *im, const char *device, const char *precision,
+                                      const char *kv, int rows) {
+    const struct infer_engine_options o = {.device = device,
+                                           .kv_type = kv,
+                                           .block_scaled = precision,
+                                           .ctx = 64,
+                                           .slots = rows,
+                                           .batch = 32,
+                                           .all_logits = true,
+                                           .nan_guard = true,
+                                           .gpu_layers = -1,
+                                           .threads = 2,
+                                           .decode_rows = rows};
+    struct infer_engine *e;
+    assert_ok(infer_engine_create(&e, im, &o));
+    return e;
+}
+/* An engine of many decode rows takes FP8 products for all of them: a row's bits are the same beside none and beside 199. */
+static void decode_rows_keep_their_bits(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"tiny", "tiny-128"}, *const kv[] = {"f16", "f8"};
+    static const int counts[] = {2, 7, 64, 127, 128, 129, MOST_DECODED};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        struct infer_model *im = open_model(shapes[s], true);
+        struct infer_engine *ref = open_many(im, "ref", NULL, kv[s], 2),
+                            *halves = open_many(im, "cuda", NULL, kv[s], MOST_DECODED),
+                            *fp8 = open_many(im, "cuda", "fp8", kv[s], MOST_DECODED);
+        const size_t n = (size_t)n_vocab;
+        float *want = malloc(n * 4), *far = malloc(n * 4), *got = malloc(n * 4), *last = malloc(n * 4),
+              *alone = malloc(n * 4);
+        decode(ref, 0, 1, want, NULL);
+        decode(halves, 0, 1, far, NULL);
+        decode(fp8, 0, 1, got, NULL);
+        const double error = relative(got, want, n), by_halves = relative(far, want, n);
+        print_message("%-9s f8_128 decode, %s cache: %.1e of the norm by fp8, %.1e by halves\n", shapes[s],
+                      kv[s], error, by_halves);
+        if (s == 0) { /* of a cache of FP8 numbers beside a step's middle move as far */
+            assert_true(error <= TOL_CUDA_FP8);
+            assert_true(error > 2 * by_halves); /* FP8 products were there */
+        }
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            decode(fp8, 0, counts[i], far, last);
+            decode(fp8, counts[i] - 1, 1, alone, NULL);
+            if (memcmp(far, got, n * 4) || memcmp(last, alone, n * 4))
+                fail_msg("%s: other bits beside %d rows", shapes[s], counts[i] - 1);
+        }
+        infer_engine_free(ref);
+        infer_engine_free(halves);
+        infer_engine_free(fp8);
+        close_model(im);
+        free(want), free(far), free(got), free(last), free(alone);
+    }
+}
+
 static void refused(struct infer_model *im, const char *device, const char *kernels, const char *why) {
     struct infer_engine *e;
     assert_int_not_equal(open_engine(&e, im, device, "fp8", kernels), INFER_OK);
@@ -160,6 +234,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(products_agree_with_float64),
 #endif
         cmocka_unit_test(models_keep_their_error),
+        cmocka_unit_test(decode_rows_keep_their_bits),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     bool must;

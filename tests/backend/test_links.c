@@ -23,13 +23,19 @@ struct lists {
     struct plan plan;
     struct cuda_plan sizes;
     struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
+    int decode_rows;                     /* of a step; 0: one */
 };
 
 /* Of o->model; adapters NULL: none. */
 static void plan_adapted(struct lists *o, const struct adapters *adapters) {
     struct plan_options po;
-    struct infer_engine_options eo = {
-        .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
+    struct infer_engine_options eo = {.device = "ref",
+                                      .ctx = 64,
+                                      .slots = 1,
+                                      .batch = 8,
+                                      .threads = 1,
+                                      .gpu_layers = -1,
+                                      .decode_rows = o->decode_rows};
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
     po.adapters = adapters;
@@ -73,8 +79,8 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'V', 'H', 'P', 'X', 'Q',
-                                               'S', 'D', 'B', 'C', 'W', 'L', 'U', 'Y', 'T', 'Z'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', '8', '9', 'F', 'M', 'G', 'R', 'A', 'V', 'H', 'P',
+                                               'X', 'Q', 'S', 'D', 'B', 'C', 'W', 'L', 'U', 'Y', 'T', 'Z'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -137,6 +143,47 @@ static void sums_of_ranks_are_links(void **state) {
                                 c == ROW_DECODE ? all[i].decode : all[i].prompt);
         close_lists(&o);
         model_close(whole);
+    }
+}
+
+/* Engines of many decode rows that are asked for FP8 products have links of their own for FP8 matrices, and rows between them; others and
+ * what has another type (gate, up and down, in the last case) have not. */
+static void fp8_products_are_links_of_many_rows(void **state) {
+    static const struct {
+        int rows, sm;
+        bool asked, half, only_mma;
+        const char *decode;
+    } all[] = {{128, 90, true, false, false, "E8A9F8A9FH"},
+               {127, 90, true, false, false, "EcM-Ac-RcGc-RcM-Ac-RcGc-RhH"},
+               {128, 90, false, false, false, "EcM-Ac-RcGc-RcM-Ac-RcGc-RhH"},
+               {128, 90, true, false, true, "EcM-Ac-RcGc-RcM-Ac-RcGc-RhH"},
+               {128, 120, true, false, false, "EcM-Ac-RcGc-RcM-Ac-RcGc-RhH"},
+               {128, 90, true, true, false, "E8A9Gh-R8A9Gh-RhH"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct lists o = {.decode_rows = all[i].rows};
+        struct cuda_link link[MOST];
+        char path[SYNTH_PATH];
+        synth_temporary(&(struct synth_options){.shape = "tiny", .type = "f16"}, path);
+        assert_ok(model_open(&o.model, path, &(struct tensorfile_options){0}));
+        unlink(path);
+        for (int g = 0; g < o.model->n_group; g++)
+            for (int k = 0; o.model->group[g] != &o.model->head && k < o.model->group[g]->n_member; k++) {
+                struct weight *w = &((struct weight_group *)o.model->group[g])->member[k];
+                const bool of_gate = strstr(w->name, "ffn") != NULL;
+                if (!all[i].half || !of_gate) w->type = QUANT_F8_128;
+            }
+        plan_lists(&o);
+        struct route_case route = {.sm = all[i].sm,
+                                   .only_mma = all[i].only_mma,
+                                   .block_scaled = all[i].asked,
+                                   .shared_bytes = 227 << 10};
+        struct link_case c = {.list = &o.own[ROW_DECODE],
+                              .plan = &o.sizes,
+                              .store = o.plan.part[0].config.store,
+                              .route = &route};
+        assert_string_equal(text_of(link, links_make(&c, link)), all[i].decode);
+        close_lists(&o);
     }
 }
 
@@ -625,6 +672,7 @@ int main(void) {
         cmocka_unit_test(products_with_adapters_are_links),
         cmocka_unit_test(a_llama_is_five_links_a_layer),
         cmocka_unit_test(sums_of_ranks_are_links),
+        cmocka_unit_test(fp8_products_are_links_of_many_rows),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(int8_codes_are_no_rows),

@@ -458,6 +458,7 @@ static void numbers_out_of_range(void **state) {
         {{.vram_fraction = NAN}, ".vram_fraction is"},
         {{.decode_rows = -1}, ".decode_rows is -1"},
         {{.repack_after = -1}, ".repack_after is -1"},
+        {{.block_scaled = "fp8", .blas = 1}, ".block_scaled fp8 and .blas are two kinds of products"},
         {{.ctx = -1, .slots = 2, .gpu_layers = -1, .cpu_experts = -1, .vram_fraction = 0.01}, NULL},
     };
     struct golden g;
