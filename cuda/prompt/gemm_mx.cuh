@@ -97,7 +97,11 @@ __global__ void __launch_bounds__(256, 1) gemm_mx_kernel(const __grid_constant__
     F::scale(sc, s, 0);
     for (int unit = 0; unit < j.u; unit++) {
         if (unit + 1 < j.u) F::scale(sc_next, s, (size_t)(unit + 1) * F::unit);
+#if MX_NATIVE
 #pragma unroll
+#else
+#pragma unroll 1 // plain arithmetic, which is called: compiled in half the time
+#endif
         for (int p = 0; p < 4; p++) {
             int k = unit * 4 + p;
             if (k >= j.k_tiles) break;
