@@ -75,6 +75,11 @@ template <int KIND, class VALUE> DEV uint32_t mx_weights(uint32_t (&a)[2][4], VA
     return threadIdx.x & 1 ? scale[1] : scale[0];
 }
 
+#if MX_NATIVE
+#define MX_PARTS _Pragma("unroll")
+#else
+#define MX_PARTS _Pragma("unroll 1") // plain arithmetic, which is called: compiled in half the time
+#endif
 template <int L, int KIND, bool GLU>
 __global__ void __launch_bounds__(256, 1) gemm_mx_kernel(const __grid_constant__ prompt_job j, bool add) {
 #if MX_NATIVE || defined(__CUDA_ARCH_FEAT_SM90_ALL) // elsewhere the self-test finds nothing and says so
@@ -97,11 +102,7 @@ __global__ void __launch_bounds__(256, 1) gemm_mx_kernel(const __grid_constant__
     F::scale(sc, s, 0);
     for (int unit = 0; unit < j.u; unit++) {
         if (unit + 1 < j.u) F::scale(sc_next, s, (size_t)(unit + 1) * F::unit);
-#if MX_NATIVE
-#pragma unroll
-#else
-#pragma unroll 1 // plain arithmetic, which is called: compiled in half the time
-#endif
+        MX_PARTS
         for (int p = 0; p < 4; p++) {
             int k = unit * 4 + p;
             if (k >= j.k_tiles) break;
