@@ -29,6 +29,7 @@ struct flight {
     int n_joined;                   /* decode rows in front of those given, which a state lacked */
     int32_t *length_before;         /* length_before[n_slot]; -1: not in this step */
     int64_t begin[ROW_CLASS_COUNT]; /* of a profile */
+    double queued;                  /* host_seconds */
     int32_t *token;                 /* results */
     const float **logits;
     const struct infer_top **top;
@@ -77,6 +78,8 @@ struct infer_engine {
     /* how many steps were waited for when all rows of one were read, of an encoder or of those that decode; and these, of tapped */
     unsigned hidden_of, tapped_of;
     struct kept *kept; /* pages and states in files; NULL: none */
+    /* What prompts took lately, of steps that have nothing else; and when the last step ended. */
+    double prompt_rows, prompt_seconds, ended;
     bool poisoned;
     char poison[256];
 };

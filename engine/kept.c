@@ -8,20 +8,31 @@
 #include <time.h>
 #include "base/host.h"
 #include "cache/disk.h"
+#include "cache/read_ahead.h"
 #include "cache/snapshot.h"
+#include "seam/page_room.h"
 
 static const uint64_t MOST = (uint64_t)16 << 30;
 static const double LAST_SECONDS = 5; /* for what was not written when the engine is closed, each time */
+enum { READERS = 12, SENT = 4 };      /* threads; areas more, whose bytes are on their way to a device */
+static const size_t ROOM = (size_t)160 << 20; /* bytes of all areas, where two fit */
 
 struct kept {
     struct disk *disk;
     const char *folder;
     size_t page_bytes[KV_GROUPS], state_bytes;
-    void *bytes; /* of the largest item */
-    /* One sequence at a time takes over pages .. end - 1: those before `at` are there, of each group from[] on. */
+    void *bytes; /* of all states */
+    struct read_ahead *reader;
+    struct page_room *room; /* the reader's */
+    size_t area_bytes;
+    /* What was loaded lately took so long: without waiting for others between two calls. */
+    double seconds, load_bytes;
+    /* One sequence at a time takes over pages .. end - 1: those before `at` are there, of each group from[] on; files are asked for up to
+     * group next_group of page next. */
     struct {
         int seq, at, end, from[KV_GROUPS]; /* seq -1: none does */
-        struct prefix_key *key;            /* key[max_pages], kind[max_pages] */
+        int next, next_group;
+        struct prefix_key *key; /* key[max_pages], kind[max_pages] */
         uint8_t *kind;
     } load;
 };
@@ -64,16 +75,23 @@ static struct disk_identity identity_of(struct infer_engine *e, const struct inf
 
 static enum infer_status take_memory(struct infer_engine *e, struct kept *k) {
     const struct backend_config *c = &e->whole;
-    size_t most = 0;
     for (int i = 0; i < c->n_store; i++) k->page_bytes[c->store[i].group] += kv_page_bytes(&c->store[i]);
     for (int i = 0; i < c->n_state; i++) k->state_bytes += (size_t)c->state[i].n_elem * sizeof(float);
-    for (int g = 0; g < e->kv.n_group; g++) most = k->page_bytes[g] > most ? k->page_bytes[g] : most;
-    most = k->state_bytes > most ? k->state_bytes : most;
-    k->bytes = arena_alloc(&e->arena, most + 1);
+    for (int g = 0; g < e->kv.n_group; g++)
+        if (k->page_bytes[g] > k->area_bytes) k->area_bytes = k->page_bytes[g];
+    k->bytes = arena_alloc(&e->arena, k->state_bytes + 1);
     k->load.key = arena_alloc(&e->arena, (size_t)e->kv.max_pages * sizeof *k->load.key);
     k->load.kind = arena_alloc(&e->arena, (size_t)e->kv.max_pages);
     if (k->bytes && k->load.key && k->load.kind) return INFER_OK;
     return err_set(INFER_E_MEMORY, "out of memory for pages from files");
+}
+
+static enum infer_status open_reader(struct infer_engine *e, struct kept *k) {
+    const int cores = host_threads_pick(0), threads = cores > READERS ? READERS : cores > 1 ? cores - 1 : 1;
+    const size_t fit = k->area_bytes ? ROOM / k->area_bytes : 2;
+    const int n = threads + SENT < (int)fit ? threads + SENT : fit > 2 ? (int)fit : 2;
+    TRY(page_room_open(&k->room, e->backend, &e->whole, k->area_bytes, n));
+    return read_ahead_open(&k->reader, k->disk, k->room->bytes, k->area_bytes, n, threads);
 }
 
 enum infer_status engine_kept_open(struct infer_engine *e, const struct infer_engine_options *o) {
@@ -89,6 +107,7 @@ enum infer_status engine_kept_open(struct infer_engine *e, const struct infer_en
     TRY(take_memory(e, k));
     TRY(disk_open(&k->disk, o->kv_store, o->kv_store_max ? o->kv_store_max : MOST, identity_of(e, o)));
     e->kept = k;
+    TRY(open_reader(e, k));
     return kv_keep_pages(&e->kv, &e->arena, disk_secret(k->disk));
 }
 
@@ -97,6 +116,8 @@ void engine_kept_close(struct infer_engine *e) {
     const double until = host_seconds() + LAST_SECONDS;
     while (e->n_submit == e->n_wait && host_seconds() < until && infer_keep(e, LAST_SECONDS))
         nanosleep(&(struct timespec){0, 1000000}, NULL);
+    read_ahead_close(e->kept->reader);
+    page_room_close(e->kept->room);
     disk_close(e->kept->disk, LAST_SECONDS);
     e->kept = NULL;
 }
@@ -112,13 +133,12 @@ void infer_kept_info(const struct infer_engine *e, struct infer_kept_info *out) 
 
 /* ---- into files ------------------------------------------------------------------------------------------------------ */
 
-/* The bytes of a page in all stores of its group, out of the backend or (write) into it. */
-static enum infer_status move_page(struct infer_engine *e, int group, int page, unsigned char *bytes,
-                                   bool write) {
+/* The bytes of a page in all stores of its group. */
+static enum infer_status read_page(struct infer_engine *e, int group, int page, unsigned char *bytes) {
     const struct backend_config *c = &e->whole;
     for (int i = 0; i < c->n_store; i++) {
         if (c->store[i].group != group) continue;
-        TRY(e->backend->type->kv_page(e->backend, i, page, bytes, write));
+        TRY(e->backend->type->kv_page(e->backend, i, page, bytes, false));
         bytes += kv_page_bytes(&c->store[i]);
     }
     return INFER_OK;
@@ -131,8 +151,8 @@ static enum infer_status keep(struct infer_engine *e, const struct disk_item *it
     if (disk_has(d, item->key, item->part)) return INFER_OK;
     struct disk_write *w = disk_begin(d, item, n);
     if (!w) return INFER_OK;
-    enum infer_status st = slot < 0 ? move_page(e, group, page, disk_bytes(w), false)
-                                    : engine_read_state(e, slot, disk_bytes(w));
+    enum infer_status st =
+        slot < 0 ? read_page(e, group, page, disk_bytes(w)) : engine_read_state(e, slot, disk_bytes(w));
     if (st)
         disk_drop(d, w);
     else
@@ -184,16 +204,38 @@ void engine_kept_forget(struct infer_engine *e, int seq) {
     }
 }
 
-void engine_kept_leave(struct infer_engine *e, int seq) {
-    if (e->kept && e->kept->load.seq == seq) e->kept->load.seq = -1;
+/* What was begun in files is read to its end, by others. */
+static void stop_load(struct kept *k) {
+    while (read_ahead_n(k->reader)) (void)read_ahead_take(k->reader);
+    k->load.seq = -1;
 }
 
-/* false: there is nothing more for the sequence, or no room for it. */
+void engine_kept_leave(struct infer_engine *e, int seq) {
+    if (e->kept && e->kept->load.seq == seq) stop_load(e->kept);
+}
+
+/* Whether to load n bytes takes less time than to compute so many tokens, by what both took lately. Each time that it does not the files are
+ * thought a little faster, so that they are tried again. */
+static bool pays(struct infer_engine *e, size_t n, int tokens) {
+    struct kept *k = e->kept;
+    if (k->load_bytes <= 0 || e->prompt_rows <= 0) return true;
+    const bool pays = (double)n * k->seconds / k->load_bytes < tokens * e->prompt_seconds / e->prompt_rows;
+    if (!pays) k->seconds *= 0.95;
+    return pays;
+}
+
+/* false: there is nothing more for the sequence, or no room for it, or it is computed sooner. */
 static bool begin(struct infer_engine *e, int seq, const int32_t *ids, int n, bool exact, int limit) {
     struct kept *k = e->kept;
     const int here = e->kv.seq[seq].length / KV_PAGE,
               end = kv_kept_probe(&e->kv, seq, ids, n, exact, limit, has, e);
     if (e->kv.seq[seq].length % KV_PAGE || end <= here) return false;
+    size_t bytes = k->state_bytes;
+    for (int g = 0; g < e->kv.n_group; g++) {
+        const int first = kv_first_page(&e->kv, g, end * KV_PAGE);
+        bytes += (size_t)(end - (first > here ? first : here)) * k->page_bytes[g];
+    }
+    if (!pays(e, bytes, (end - here) * KV_PAGE)) return false;
     memcpy(k->load.key, e->kv.match.key, (size_t)end * sizeof *k->load.key);
     memcpy(k->load.kind, e->kv.match.kind, (size_t)end);
     if (kv_kept_begin(&e->kv, seq, end, k->load.from)) return false;
@@ -201,7 +243,28 @@ static bool begin(struct infer_engine *e, int seq, const int32_t *ids, int n, bo
     k->load.end = k->load.at = end;
     for (int g = 0; g < e->kv.n_group; g++)
         if (k->load.from[g] < k->load.at) k->load.at = k->load.from[g];
+    k->load.next = k->load.at;
+    k->load.next_group = 0;
     return true;
+}
+
+/* Asks for the files that come next, as far as there are areas that are not on their way to the device. errors: INFER_E_DEVICE */
+static enum infer_status read_on(struct infer_engine *e, const int32_t *ids) {
+    struct kept *k = e->kept;
+    const int most = k->room->n_area - 1 - k->room->n_area / (SENT + 1);
+    while (read_ahead_n(k->reader) < most && k->load.next < k->load.end) {
+        const int i = k->load.next, g = k->load.next_group;
+        if (i >= k->load.from[g]) {
+            const struct disk_item item = {k->load.key[i],
+                                           i ? k->load.key[i - 1] : e->kv.seq[k->load.seq].root, g,
+                                           ids + i * KV_PAGE, KV_PAGE};
+            TRY(page_room_sent(k->room, read_ahead_next(k->reader)));
+            read_ahead_begin(k->reader, &item, k->page_bytes[g]);
+        }
+        k->load.next_group = (g + 1) % e->kv.n_group;
+        k->load.next += !k->load.next_group;
+    }
+    return INFER_OK;
 }
 
 /* One page of each group; *there false: a file was none. errors: INFER_E_DEVICE */
@@ -209,12 +272,13 @@ static enum infer_status load_page(struct infer_engine *e, const int32_t *ids, b
     struct kept *k = e->kept;
     const int i = k->load.at, seq = k->load.seq;
     for (int g = 0; g < e->kv.n_group; g++) {
-        const struct disk_item item = {k->load.key[i], i ? k->load.key[i - 1] : e->kv.seq[seq].root, g,
-                                       ids + i * KV_PAGE, KV_PAGE};
+        const int page = e->kv.tables[g][(size_t)seq * (size_t)e->kv.max_pages + (size_t)i];
         if (i < k->load.from[g]) continue;
-        if (!(*there = disk_get(k->disk, &item, k->bytes, k->page_bytes[g]))) return INFER_OK;
-        TRY(move_page(e, g, e->kv.tables[g][(size_t)seq * (size_t)e->kv.max_pages + (size_t)i], k->bytes,
-                      true));
+        TRY(read_on(e, ids));
+        const int area = read_ahead_first(k->reader);
+        if (!(*there = read_ahead_take(k->reader))) return INFER_OK;
+        TRY(page_room_send(k->room, g, page, area));
+        k->load_bytes += (double)k->page_bytes[g];
     }
     return INFER_OK;
 }
@@ -253,7 +317,7 @@ static enum infer_status take_back(struct infer_engine *e, const int32_t *ids, i
                                    const struct kv_find *find) {
     struct kv_moves moves;
     const int seq = e->kept->load.seq;
-    e->kept->load.seq = -1;
+    stop_load(e->kept);
     TRY(kv_rewind(&e->kv, seq, 0, KV_COMPUTED, &moves));
     kv_match(&e->kv, seq, ids, n, find, &moves);
     return engine_move(e, &moves);
@@ -283,6 +347,13 @@ static enum infer_status load(struct infer_engine *e, int seq, const int32_t *id
     return INFER_OK;
 }
 
+/* Of what was loaded before the last GB or so, half counts. */
+static void measure(struct kept *k, double seconds) {
+    static const double some = 1e9;
+    if (k->load_bytes > 0) k->seconds += seconds;
+    if (k->load_bytes > 2 * some) k->load_bytes /= 2, k->seconds /= 2;
+}
+
 enum infer_status infer_seq_kept(struct infer_engine *e, int seq, const int32_t *ids, int n,
                                  const struct infer_prefix *among, double seconds, int *n_shared,
                                  bool *done) {
@@ -296,8 +367,9 @@ enum infer_status infer_seq_kept(struct infer_engine *e, int seq, const int32_t 
         *done = false;
         return INFER_OK;
     }
-    enum infer_status st =
-        load(e, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &find, host_seconds() + seconds, done);
+    const double from = host_seconds();
+    enum infer_status st = load(e, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &find, from + seconds, done);
+    measure(e->kept, host_seconds() - from);
     if (st) engine_poison(e, st);
     *n_shared = e->kv.seq[seq].length;
     return st;

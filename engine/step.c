@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <stdio.h>
+#include "base/host.h"
 
 static_assert((int)INFER_LAST == STEP_LAST && (int)INFER_WANT_TOKEN == WANT_TOKEN &&
                   (int)INFER_WANT_LOGITS == WANT_LOGITS && (int)INFER_WANT_TOP == WANT_TOP,
@@ -304,6 +305,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     if (caught) engine_poison(e, caught);
     TRY(caught);
     struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
+    f->queued = host_seconds();
     mem_forbid(true);
     enum infer_status s = place_rows(e, f, rows, n);
     enum kv_beyond beyond = s == INFER_OK ? KV_LOST : KV_NOT_RUN;
@@ -373,12 +375,24 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     return INFER_OK;
 }
 
+/* How long prompts take, by which pages in files are worth their reading or not. */
+static void measure(struct infer_engine *e, const struct flight *f) {
+    enum { LEAST = 64, FADES = 8192 }; /* rows */
+    const int n = f->step[ROW_PROMPT].n_row;
+    const double now = host_seconds(), from = f->queued > e->ended ? f->queued : e->ended;
+    e->ended = now;
+    if (n < LEAST || f->step[ROW_DECODE].n_row) return;
+    e->prompt_rows += n, e->prompt_seconds += now - from;
+    if (e->prompt_rows > FADES) e->prompt_rows /= 2, e->prompt_seconds /= 2;
+}
+
 enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
     if (e->n_submit == e->n_wait) return err_set(INFER_E_INPUT, "no step is in flight");
     struct flight *f = &e->flight[e->n_wait++ % PLAN_FLIGHTS];
     mem_forbid(true);
     enum infer_status s = collect(e, f);
     mem_forbid(false);
+    if (!s) measure(e, f);
     *out = (struct infer_output){f->n_out, f->token, f->logits, f->top};
     if (s != INFER_OK) {
         restore_lengths(e, f, KV_LOST);

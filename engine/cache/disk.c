@@ -18,7 +18,7 @@
 #include "base/host.h"
 #include "base/mem.h"
 
-enum { NAME = 96, WAITING = 64 << 20, MS = 1000000, OLD_SECONDS = 60 };
+enum { NAME = 96, MOST_IDS = 256, WAITING = 64 << 20, MS = 1000000, OLD_SECONDS = 60 };
 static const double LOCK_SECONDS = 2,
                     QUIET_SECONDS = 5; /* for the lock; after a file that could not be written */
 
@@ -63,26 +63,33 @@ struct disk {
 /* ---- files ---------------------------------------------------------------------------------------------------- */
 
 /* Every bit counts: a word goes in by steps that can be undone. Four lanes, so that they overlap. source: FNV-1a (Fowler, Noll, Vo) */
-static uint64_t sum(uint64_t h, const void *data, size_t n) {
-    const uint64_t prime = UINT64_C(0x100000001b3);
+static const uint64_t PRIME = UINT64_C(0x100000001b3);
+struct sum {
+    uint64_t lane[4];
+};
+/* Of n bytes behind what gave h. */
+static struct sum sum_begin(uint64_t h, size_t n) { return (struct sum){{h, h + 1, h + 2, h ^ n}}; }
+static uint64_t mix(uint64_t lane, uint64_t word) {
+    lane = (lane ^ word) * PRIME;
+    return lane ^ lane >> 32;
+}
+/* n: a multiple of 32 but for the last bytes. */
+static void sum_add(struct sum *s, const void *data, size_t n) {
     const unsigned char *p = data;
-    uint64_t lane[4] = {h, h + 1, h + 2, h ^ n};
-    for (unsigned char end[32] = {0}; n; p += 32) {
-        uint64_t w[4];
-        const size_t m = n < 32 ? n : 32;
-        if (m < 32) memcpy(end, p, m);
-        memcpy(w, m < 32 ? end : p, 32);
-        for (int k = 0; k < 4; k++) {
-            lane[k] = (lane[k] ^ w[k]) * prime;
-            lane[k] ^= lane[k] >> 32;
-        }
-        n -= m;
+    uint64_t a = s->lane[0], b = s->lane[1], c = s->lane[2], d = s->lane[3], w[4];
+    for (; n >= 32; p += 32, n -= 32) {
+        memcpy(w, p, 32);
+        a = mix(a, w[0]), b = mix(b, w[1]), c = mix(c, w[2]), d = mix(d, w[3]);
     }
-    for (int k = 1; k < 4; k++) {
-        lane[0] = (lane[0] ^ lane[k]) * prime;
-        lane[0] ^= lane[0] >> 32;
+    if (n) {
+        memset(w, 0, sizeof w);
+        memcpy(w, p, n);
+        a = mix(a, w[0]), b = mix(b, w[1]), c = mix(c, w[2]), d = mix(d, w[3]);
     }
-    return lane[0];
+    *s = (struct sum){{a, b, c, d}};
+}
+static uint64_t sum_end(const struct sum *s) {
+    return mix(mix(mix(s->lane[0], s->lane[1]), s->lane[2]), s->lane[3]);
 }
 
 static struct head head_of(const struct disk *d, const struct disk_item *item, size_t n) {
@@ -95,9 +102,14 @@ static struct head head_of(const struct disk *d, const struct disk_item *item, s
     memcpy(h.magic, "INFERPG1", sizeof h.magic);
     return h;
 }
-/* h.checksum is 0. */
-static uint64_t checksum(const struct head *h, const int32_t *ids, const void *bytes) {
-    return sum(sum(sum(0, h, sizeof *h), ids, h->n_ids * sizeof *ids), bytes, h->n);
+/* What the item's own bytes go on from; h.checksum is 0. */
+static struct sum sum_of_head(const struct head *h, const int32_t *ids) {
+    const size_t n_ids = h->n_ids * sizeof *ids;
+    struct sum s = sum_begin(0, sizeof *h);
+    sum_add(&s, h, sizeof *h);
+    s = sum_begin(sum_end(&s), n_ids);
+    sum_add(&s, ids, n_ids);
+    return sum_begin(sum_end(&s), h->n);
 }
 
 static const char *name_of(const struct disk *d, struct prefix_key key, int part, char name[NAME]) {
@@ -118,36 +130,50 @@ void disk_remove(struct disk *d, struct prefix_key key, int part) {
 }
 
 enum { READ_MISS, READ_DAMAGED, READ_OK };
+/* n bytes from at on, a piece at a time that stays in the processor's cache until it is summed. */
+static bool read_bytes(int fd, unsigned char *to, size_t n, off_t at, struct sum *sum) {
+    enum { PIECE = 256 << 10 };
+    for (size_t i = 0; i < n;) {
+        const size_t most = n - i < PIECE ? n - i : PIECE;
+        size_t have = 0;
+        while (have < most) {
+            const ssize_t m = pread(fd, to + i + have, most - have, at + (off_t)(i + have));
+            if (m < 0 && errno == EINTR) continue;
+            if (m <= 0) return false;
+            have += (size_t)m;
+        }
+        sum_add(sum, to + i, most);
+        i += most;
+    }
+    return true;
+}
+
+static int read_open(const struct disk *d, int fd, const struct disk_item *item, void *bytes, size_t n) {
+    struct stat st;
+    const struct head want = head_of(d, item, n);
+    struct head got;
+    int32_t ids[MOST_IDS];
+    const size_t n_ids = (size_t)item->n_ids * sizeof *ids, front = sizeof got + n_ids;
+    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != front + n) return READ_DAMAGED;
+    const struct iovec parts[] = {{&got, sizeof got}, {ids, n_ids}};
+    if (preadv(fd, parts, 2, 0) != (ssize_t)front) return READ_DAMAGED;
+    const uint64_t said = got.checksum;
+    got.checksum = 0;
+    if (memcmp(&got, &want, sizeof got) != 0 || (n_ids && memcmp(ids, item->ids, n_ids) != 0))
+        return READ_DAMAGED;
+    struct sum sum = sum_of_head(&got, ids);
+    return read_bytes(fd, bytes, n, (off_t)front, &sum) && sum_end(&sum) == said ? READ_OK : READ_DAMAGED;
+}
+
 static int read_item(const struct disk *d, const struct disk_item *item, void *bytes, size_t n) {
     char name[NAME];
-    struct stat st;
-    struct head h = head_of(d, item, n), got;
-    int32_t ids[256];
-    const size_t n_ids = (size_t)item->n_ids * sizeof *ids;
-    if (n_ids > sizeof ids) return READ_MISS;
+    if (item->n_ids > MOST_IDS) return READ_MISS;
     const int fd =
         openat(d->folder, name_of(d, item->key, item->part, name), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return READ_MISS;
-    int result = fstat(fd, &st) == 0 && (uint64_t)st.st_size == sizeof h + n_ids + n ? READ_OK : READ_DAMAGED;
-    const struct iovec parts[] = {{&got, sizeof got}, {ids, n_ids}, {bytes, n}};
-    ssize_t m = result == READ_OK ? preadv(fd, parts, 3, 0) : 0;
-    for (size_t at = m > 0 ? (size_t)m : 0; result == READ_OK && at < (size_t)st.st_size;) {
-        if (at < sizeof h + n_ids)
-            result = READ_DAMAGED; /* cannot be: it is short */
-        else if ((m = pread(fd, (char *)bytes + (at - sizeof h - n_ids), (size_t)st.st_size - at,
-                            (off_t)at)) <= 0)
-            result = READ_DAMAGED;
-        else
-            at += (size_t)m;
-    }
+    const int result = read_open(d, fd, item, bytes, n);
     close(fd);
-    if (result != READ_OK) return result;
-    const uint64_t said = got.checksum;
-    got.checksum = 0;
-    return memcmp(&got, &h, sizeof h) == 0 && (!n_ids || memcmp(ids, item->ids, n_ids) == 0) &&
-                   checksum(&h, ids, bytes) == said
-               ? READ_OK
-               : READ_DAMAGED;
+    return result;
 }
 
 bool disk_get(struct disk *d, const struct disk_item *item, void *bytes, size_t n) {
@@ -298,7 +324,9 @@ static enum infer_status write_item(struct disk *d, struct disk_write *w) {
     int fd;
     name_of(d, w->head.key, (int)w->head.part, name);
     if (faccessat(d->folder, name, F_OK, 0) == 0) return INFER_OK; /* another one has written it */
-    w->head.checksum = checksum(&w->head, (const int32_t *)(const void *)w->bytes, w->bytes + w->n_ids_bytes);
+    struct sum sum = sum_of_head(&w->head, (const int32_t *)(const void *)w->bytes);
+    sum_add(&sum, w->bytes + w->n_ids_bytes, w->head.n);
+    w->head.checksum = sum_end(&sum);
     if (!lock(d)) return INFER_OK; /* it is computed again */
     enum infer_status st = begin_file(d, name, bytes, part, &fd);
     unlock(d);

@@ -52,7 +52,7 @@ void disk_close(struct disk *d, double seconds);
 struct prefix_secret disk_secret(const struct disk *d);
 
 bool disk_has(const struct disk *d, struct prefix_key key, int part);
-/* The item's n bytes; false: it is not there. */
+/* The item's n bytes; false: it is not there. By any thread. */
 bool disk_get(struct disk *d, const struct disk_item *item, void *bytes, size_t n);
 /* Room for an item of n bytes behind ids; NULL: too much waits to be written, there is no memory, or the disk was full a moment ago. */
 struct disk_write;

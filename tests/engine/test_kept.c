@@ -4,7 +4,7 @@
 #include "tests/lib/folder.h"
 #include "tests/lib/synth_model.h"
 #include "cache/disk.h"
-#include "infer.h"
+#include "engine/engine_impl.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -235,6 +235,24 @@ static void one_at_a_time(void **state) {
         infer_engine_free(e);
         drop(&c);
     }
+}
+
+/* What is computed sooner than it is read is computed; nothing is known before the first of both. */
+static void what_takes_less_time(void **state) {
+    (void)state;
+    struct case_of c;
+    make(&c, "tiny");
+    for (uint64_t salt = 0; salt < 3; salt++) run(&c, &(struct infer_prefix){.salt = salt});
+    struct infer_engine *e = engine_of(&c.side);
+    assert_int_equal(answer(e, NULL, 5, c.got), WHOLE);
+    e->prompt_rows = 1e12, e->prompt_seconds = 1e-9;
+    assert_int_equal(answer(e, &(struct infer_prefix){.salt = 1}, 5, c.got), 0);
+    assert_memory_equal(c.got, c.want, sizeof c.want);
+    e->prompt_rows = 1, e->prompt_seconds = 1e9;
+    assert_int_equal(answer(e, &(struct infer_prefix){.salt = 2}, 5, c.got), WHOLE);
+    assert_memory_equal(c.got, c.want, sizeof c.want);
+    infer_engine_free(e);
+    drop(&c);
 }
 
 /* Weights that are changed behind the bytes that are looked at. */
@@ -479,11 +497,17 @@ static void folders_that_are_none(void **state) {
 int main(void) {
     log_set(heard, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_engine_goes_on), cmocka_unit_test(types_are_told_apart),
-        cmocka_unit_test(damage_is_a_miss),       cmocka_unit_test(one_bad_page),
-        cmocka_unit_test(one_at_a_time),          cmocka_unit_test(a_changed_file_is_another_model),
-        cmocka_unit_test(the_oldest_go),          cmocka_unit_test(a_full_disk_is_told_once),
-        cmocka_unit_test(several_processes),      cmocka_unit_test(killed_while_writing),
+        cmocka_unit_test(another_engine_goes_on),
+        cmocka_unit_test(types_are_told_apart),
+        cmocka_unit_test(damage_is_a_miss),
+        cmocka_unit_test(one_bad_page),
+        cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(what_takes_less_time),
+        cmocka_unit_test(a_changed_file_is_another_model),
+        cmocka_unit_test(the_oldest_go),
+        cmocka_unit_test(a_full_disk_is_told_once),
+        cmocka_unit_test(several_processes),
+        cmocka_unit_test(killed_while_writing),
         cmocka_unit_test(folders_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
