@@ -149,6 +149,7 @@ struct step_pace {
     int rows;      /* most of them beside rows that decode; 0: n_batch */
     double goal;   /* seconds of a step; 0: none */
     double decode; /* seconds of a step without them */
+    double began;  /* host_seconds: the last step with such rows */
     double n, x, y, xx, xy;
 };
 
@@ -261,6 +262,8 @@ enum infer_status embed_saw(struct infer_request *r, const struct request_part *
                             const struct infer_output *out, int from);
 /* pace.c: most rows of prompts for the next step; and what a step took. */
 int pace_rows(const struct infer_sched *s, bool decoding);
+/* Whether so many rows of prompts, all that there are, wait for others beside n_decode that decode. */
+bool pace_waits(const struct infer_sched *s, int rows, int n_decode, double now);
 void pace_saw(struct infer_sched *s, int n_prompt, int n_decode, double seconds);
 /* given.c: rows of the prompt that are no tokens. Whether they are in it; the ids that stand for them into feed; and what rows[n] of
  * sched->rows have of them: embeddings, and behind them other positions. errors: INFER_E_INPUT */

@@ -141,9 +141,18 @@ static int rows_left(const struct infer_request *r) {
     return r->n_feed + r->n_again - r->figures.n_held - request_queued(r, &tokens);
 }
 
+/* Rows of prompts that a step could have now, at most a step's. */
+static int prompt_rows(const struct infer_sched *s) {
+    int n = 0;
+    for (const struct infer_request *r = s->first; r && n < s->n_batch; r = r->next)
+        if (can_join(r) && !will_decode(r)) n += rows_left(r);
+    return n;
+}
+
 /* The oldest prompt first; of the others those that are short go along with a quarter of the rows. */
 static void add_prompts(struct infer_sched *s, struct gather *g, bool decoding) {
     const int all = pace_rows(s, decoding);
+    if (decoding && pace_waits(s, prompt_rows(s), g->n, host_seconds())) return;
     struct infer_request *oldest = NULL;
     int few = all / 4, used = 0;
     for (struct infer_request *r = s->first; r; r = r->next) {
@@ -251,6 +260,7 @@ static int collect(struct infer_sched *s) {
     s->flight[s->n_submit % SCHED_FLIGHTS].prompt = g.n_class[0];
     s->flight[s->n_submit % SCHED_FLIGHTS].decode = g.n_class[1];
     s->flight[s->n_submit % SCHED_FLIGHTS].begin = host_seconds();
+    if (g.n_class[0]) s->pace.began = s->flight[s->n_submit % SCHED_FLIGHTS].begin;
     return g.n;
 }
 

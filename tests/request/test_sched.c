@@ -300,6 +300,50 @@ static void a_goal_becomes_rows(void **state) {
     }
 }
 
+/* Short prompts wait for each other where a step with any is dear, as long as there are many who decode, and never those that fill a step. */
+static void short_prompts_share_a_step(void **state) {
+    (void)state;
+    struct infer_sched s = {.n_batch = 2048};
+    pace_saw(&s, 0, 40, 3e-3);
+    assert_false(pace_waits(&s, 200, 40, 0)); /* nothing is known */
+    s.pace.began = 100;
+    for (int k = 0; k < 40; k++) {
+        const int rows = 200 * (1 + k % 3);
+        pace_saw(&s, rows, 40, 3e-3 + 9e-3 + 2e-5 * rows);
+    }
+    assert_true(pace_waits(&s, 200, 40, 100.070));
+    assert_false(pace_waits(&s, 200, 40, 100.074));
+    assert_true(pace_waits(&s, 200, 3, 100.025));
+    assert_false(pace_waits(&s, 200, 3, 100.029)); /* beside few, not as long */
+    assert_false(pace_waits(&s, 2048, 40, 100.001));
+    assert_false(pace_waits(&s, 200, 0, 100.001));
+    for (int k = 0; k < 200; k++) pace_saw(&s, 200 * (1 + k % 3), 40, 1 + 2e-5 * (1 + k % 3));
+    assert_true(pace_waits(&s, 200, 40, 100.09));
+    assert_false(pace_waits(&s, 200, 40, 100.11)); /* a tenth of a second at most */
+}
+
+/* Rows of prompts come into a step again when they have waited long enough. */
+static void who_waits_goes_on(void **state) {
+    (void)state;
+    struct place p = {.model = tiny, .device = "cpu", .slots = 4, .batch = 128};
+    static struct ask a, b;
+    place_open(&p);
+    fill(&a, 1, 0, 40), fill(&b, 2, 0, 40);
+    goes_on(&a, 30), goes_on(&b, 4);
+    ask(&a, p.s);
+    while (!a.n) go(&p);
+    p.s->pace.began = 1e9; /* a step of prompts begins later */
+    p.s->pace.n = 1, p.s->pace.x = 40, p.s->pace.y = 1;
+    ask(&b, p.s);
+    for (int k = 0; k < 6; k++) go(&p);
+    assert_true(a.n > 4 && !b.n && !b.n_parts);
+    p.s->pace.began = 0;
+    while (go(&p)) continue;
+    assert_int_equal(b.n, 4);
+    end(&a), end(&b);
+    place_close(&p);
+}
+
 /* Whoever came last of the least priority makes room, also for those that came later. */
 static void the_least_make_room(void **state) {
     (void)state;
@@ -490,6 +534,8 @@ int main(void) {
         cmocka_unit_test(a_crowd_changes_no_bit),
         cmocka_unit_test(prompts_do_not_hold_up_answers),
         cmocka_unit_test(a_goal_becomes_rows),
+        cmocka_unit_test(short_prompts_share_a_step),
+        cmocka_unit_test(who_waits_goes_on),
         cmocka_unit_test(the_least_make_room),
         cmocka_unit_test(alone_in_a_full_pool),
         cmocka_unit_test(a_common_beginning_is_computed_once),
