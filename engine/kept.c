@@ -14,7 +14,7 @@
 
 static const uint64_t MOST = (uint64_t)16 << 30;
 static const double LAST_SECONDS = 5; /* for what was not written when the engine is closed, each time */
-enum { READERS = 12, SENT = 4 };      /* threads; areas more, whose bytes are on their way to a device */
+enum { READERS = 16, SENT = 4 };      /* threads; areas more, whose bytes are on their way to a device */
 static const size_t ROOM = (size_t)160 << 20; /* bytes of all areas, where two fit */
 
 struct kept {
@@ -164,9 +164,11 @@ bool infer_keep(struct infer_engine *e, double seconds) {
     struct kept *k = e->kept;
     const double until = host_seconds() + seconds;
     if (!k || e->poisoned || e->n_submit != e->n_wait) return false;
+    const size_t most =
+        (k->state_bytes > k->area_bytes ? k->state_bytes : k->area_bytes) + KV_PAGE * sizeof(int32_t);
     do {
         struct disk_item item = {.part = DISK_ALL_STATES};
-        const enum disk_state state = disk_state(k->disk);
+        const enum disk_state state = disk_state(k->disk, most); /* what is taken off the list must fit */
         if (state != DISK_READY) return state == DISK_BUSY;
         enum infer_status st;
         int group = 0, page = 0;

@@ -397,10 +397,13 @@ static void *write_items(void *user) {
     return NULL;
 }
 
+/* Under the lock. */
+static bool is_full(const struct disk *d, size_t n) { return d->waiting && d->waiting + n > WAITING; }
+
 static struct disk_write *new_write(struct disk *d, size_t n) {
     struct disk_write *w = NULL;
     pthread_mutex_lock(&d->lock);
-    const bool full = d->waiting && d->waiting + n > WAITING, quiet = host_seconds() < d->quiet;
+    const bool full = is_full(d, n), quiet = host_seconds() < d->quiet;
     if (!full && !quiet) d->waiting += n;
     pthread_mutex_unlock(&d->lock);
     if (full || quiet) return NULL;
@@ -448,10 +451,10 @@ void disk_use(struct disk *d, const struct prefix_key *key, int n, int n_part) {
     disk_put(d, w);
 }
 
-enum disk_state disk_state(struct disk *d) {
+enum disk_state disk_state(struct disk *d, size_t n) {
     pthread_mutex_lock(&d->lock);
     const enum disk_state state = host_seconds() < d->quiet ? DISK_FAILED
-                                  : d->waiting >= WAITING   ? DISK_BUSY
+                                  : is_full(d, n)           ? DISK_BUSY
                                                             : DISK_READY;
     pthread_mutex_unlock(&d->lock);
     return state;

@@ -62,8 +62,8 @@ void disk_put(struct disk *d, struct disk_write *w);
 void disk_drop(struct disk *d, struct disk_write *w); /* instead */
 /* They are in use: key[n] of the pages of a prefix. */
 void disk_use(struct disk *d, const struct prefix_key *key, int n, int n_part);
-/* Whether disk_begin would refuse: since much waits to be written, or since it could not be a moment ago. */
+/* Whether disk_begin would refuse n bytes, those of ids among them: since much waits to be written, or since it could not be a moment ago. */
 enum disk_state { DISK_READY, DISK_BUSY, DISK_FAILED };
-enum disk_state disk_state(struct disk *d);
+enum disk_state disk_state(struct disk *d, size_t n);
 void disk_remove(struct disk *d, struct prefix_key key, int part);
 void disk_figures(struct disk *d, struct disk_figures *out);

@@ -4,7 +4,7 @@
 #include "tests/lib/folder.h"
 #include "tests/lib/synth_model.h"
 #include "cache/disk.h"
-#include "engine/engine_impl.h"
+#include "engine_impl.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -333,6 +333,29 @@ static void the_oldest_go(void **state) {
     drop(&c);
 }
 
+/* What does not fit beside what waits to be written is said to, before it is taken off a list. */
+static void a_large_item_waits(void **state) {
+    (void)state;
+    enum { LARGE = 24 << 20, SMALL = 1 << 20 };
+    struct folder d;
+    struct disk *disk;
+    struct disk_write *w[2];
+    folder_make(&d);
+    assert_ok(disk_open(&disk, d.path, 1 << 30, (struct disk_identity){1, 2}));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(disk_state(disk, LARGE), DISK_READY);
+        const struct disk_item item = {.key = {(uint64_t)i, 1}};
+        assert_non_null(w[i] = disk_begin(disk, &item, LARGE));
+    }
+    assert_int_equal(disk_state(disk, LARGE), DISK_BUSY);
+    assert_null(disk_begin(disk, &(struct disk_item){.key = {2, 1}}, LARGE));
+    assert_int_equal(disk_state(disk, SMALL), DISK_READY);
+    for (int i = 0; i < 2; i++) disk_drop(disk, w[i]);
+    assert_int_equal(disk_state(disk, LARGE), DISK_READY);
+    disk_close(disk, 1);
+    folder_remove(&d);
+}
+
 static void a_full_disk_is_told_once(void **state) {
     (void)state;
     struct case_of c;
@@ -505,6 +528,7 @@ int main(void) {
         cmocka_unit_test(what_takes_less_time),
         cmocka_unit_test(a_changed_file_is_another_model),
         cmocka_unit_test(the_oldest_go),
+        cmocka_unit_test(a_large_item_waits),
         cmocka_unit_test(a_full_disk_is_told_once),
         cmocka_unit_test(several_processes),
         cmocka_unit_test(killed_while_writing),
