@@ -408,13 +408,35 @@ void infer_engine_free(struct infer_engine *e) {
     mem_free(e);
 }
 
-static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
+/* Positions of a store that attention reads at most; 0: as many as its group has. */
+static int most_read(const struct model *m, int store) {
+    for (int i = 0; i < m->n_layer; i++) {
+        const struct layer *l = &m->layer[i];
+        const int top = l->index.by.n_top;
+        if (top && !l->entry.every && l->attn.store == store) return choice_room(&l->index.by);
+        if (top && l->entry.every && l->entry.store == store) return top * l->entry.every;
+    }
+    return 0;
+}
+/* What is read of a position, of the last so many or of as many. */
+static void add_read(struct infer_engine_info *out, int window, uint64_t row_bytes) {
+    int g = 0;
+    while (g < out->n_kv && out->kv[g].window != window) g++;
+    if (g == INFER_KV_GROUPS) g = 0;
+    if (g == out->n_kv) out->kv[out->n_kv++].window = window;
+    out->kv[g].row_bytes += row_bytes;
+}
+
+static void plan_kv(const struct plan *p, const struct model *m, struct infer_engine_info *out) {
     const struct backend_config *c = &p->part[p->n_part - 1].config;
     out->n_kv = c->n_kv_group;
     for (int g = 0; g < c->n_kv_group; g++) out->kv[g].window = c->kv_group[g].window;
     for (int i = 0; i < c->n_state; i++) out->state_bytes += sizeof(float) * (uint64_t)c->state[i].n_elem;
-    for (int i = 0; i < c->n_store; i++) /* also those that another part of the plan has */
-        out->kv[c->store[i].group].row_bytes += kv_page_bytes(&c->store[i]) / KV_PAGE;
+    for (int i = 0; i < c->n_store; i++) { /* also those that another part of the plan has */
+        const int most = most_read(m, i), window = c->kv_group[c->store[i].group].window;
+        add_read(out, most && (!window || most < window) ? most : window,
+                 kv_page_bytes(&c->store[i]) / KV_PAGE);
+    }
 }
 
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
@@ -440,7 +462,7 @@ static void add_stages(struct infer_engine_info *out, const struct plan *p) {
     }
 }
 
-static struct infer_engine_info planned(const struct plan *p) {
+static struct infer_engine_info planned(const struct plan *p, const struct model *m) {
     const struct plan_part *part = &p->part[p->n_part - 1];
     struct infer_engine_info out = {
         .device = part->type->name,
@@ -460,7 +482,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .output_bytes = part->size.output_bytes,
         .device_bytes = part->total_bytes,
     };
-    plan_kv(p, &out);
+    plan_kv(p, m, &out);
     if (p->set.n_stage) add_stages(&out, p);
     return out;
 }
@@ -468,7 +490,7 @@ static struct infer_engine_info planned(const struct plan *p) {
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out) {
     struct backend_info info;
     e->backend->type->info(e->backend, &info);
-    *out = planned(&e->plan);
+    *out = planned(&e->plan, e->model->m);
     out->device_name = info.device_name;
     out->isa = info.isa;
     out->hidden = e->hidden != NULL;
@@ -498,12 +520,13 @@ static struct infer_reached reached_told(const struct plan *p) {
                                   r.as ? r.as->on : NULL};
 }
 
-static enum infer_status fill_report(struct infer_plan_report *r, const struct plan *p) {
+static enum infer_status fill_report(struct infer_plan_report *r, const struct plan *p,
+                                     const struct model *m) {
     const struct plan_part *part = &p->part[p->n_part - 1];
     const bool experts = p->part[0].experts;
     r->experts = share_told(&p->experts, experts);
     r->layers = share_told(&p->layers, !experts);
-    r->size = planned(p);
+    r->size = planned(p, m);
     r->map_bytes = p->map_bytes;
     r->driver_bytes = part->size.driver_bytes;
     r->pinned_bytes = part->size.pinned_bytes;
@@ -604,7 +627,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
         po.place.host = NULL; /* nothing fits: the report is about the card */
         s = plan_make(&plan, &arena, of, &po);
     }
-    if (s == INFER_OK) s = fill_report(out, &plan);
+    if (s == INFER_OK) s = fill_report(out, &plan, of);
     if (s == INFER_OK && share) s = engine_ranks_read(m->m, &po, out);
     engine_adapters_unshare(&adapters);
     arena_free(&arena);

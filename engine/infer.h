@@ -281,7 +281,7 @@ struct infer_engine_info {
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     int host_experts; /* the first layers, whose experts the host computes */
     const char *kv_type;
-    /* What layers keep of a position, by how far back they look: row_bytes of the last window positions, 0: of all. */
+    /* What layers read of a position, by how many they look at: row_bytes of the last window positions, or of as many that are chosen; 0: of all. */
     struct {
         int window;
         uint64_t row_bytes;

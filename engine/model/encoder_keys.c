@@ -22,12 +22,12 @@ enum infer_status model_read_encoder(struct model *m) {
     TRY(model_read_int(m, "pooling_type", 0, POOL_COUNT - 1, POOL_NONE, &pooling));
     m->pooling = (enum pooling)pooling;
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "no_head"), &m->no_head, &there));
+    TRY(model_read_int(m, "text_length", 0, m->n_ctx_train, 0, &m->n_text));
     if (!m->encoder) return INFER_OK;
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "attention.causal"), &causal, &there));
     if (causal)
         return err_set(INFER_E_UNSUPPORTED, "%s: %s is true: no encoder of this kind is known", m->file->path,
                        key);
-    TRY(model_read_int(m, "text_length", 0, m->n_ctx_train, 0, &m->n_text));
     if (m->arch->slot[SLOT_ATTN_DISTANCE])
         TRY(model_read_int(m, "attention.relative_buckets_count", 4, 1 << 16, -1, &m->n_bucket));
     TRY(rows_of(m, SLOT_TOKEN_TYPES, 1, &m->n_type));

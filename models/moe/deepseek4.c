@@ -52,7 +52,7 @@ static const struct hf_name hf_whole_deepseek4[] = {{"embed.weight", "token_embd
 
 const struct arch arch_deepseek4 = {
     .name = "deepseek4",
-    .families = "DeepSeek V4 Flash, Pro (converted from FP4)",
+    .families = "DeepSeek V4 Flash, Pro",
     .slot = {SLOTS_ENTRIES, SLOTS_NORMS, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU_LIMIT,

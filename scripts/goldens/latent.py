@@ -1,6 +1,8 @@
 """The models with latent attention: keys and values are products of one short vector a position."""
 import json
+import re
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -39,6 +41,58 @@ def as_v4(path):
     c.update(compress_ratios=[ratio[t] for t in types] + [0], num_hash_layers=c.pop("mlp_layer_types").count("hash_moe"), torch_dtype="bfloat16", expert_dtype="bf16",
              topk_method="noaux_tc", num_nextn_predict_layers=1, transformers_version="4.57.1",
              rope_scaling={"type": rope["rope_type"], **{k: rope[k] for k in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")}})
+    (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def powers(x, most):
+    """The least powers of two that x is at most so many times."""
+    return 2.0 ** torch.ceil(torch.log2(x.clamp(min=1e-30) / most))
+
+
+def packed_v4(name, w):
+    """What DeepSeek V4's published folders have of a matrix: its bytes, its scales and its values; None: it is as it was."""
+    if ".experts." in name:
+        g = w.reshape(*w.shape[:-1], -1, 32)
+        s = powers(g.abs().amax(-1), 6)
+        v = g / s[..., None]
+        code = (v.abs()[..., None] - FP4).abs().argmin(-1)
+        value = (FP4[code] * v.sign() * s[..., None]).reshape(w.shape)
+        code = (code | ((v < 0) << 3)).reshape(*w.shape[:-1], -1, 2).to(torch.uint8)
+        return (code[..., 0] | code[..., 1] << 4).view(torch.int8), s, value
+    if not re.search(r"\.(wq_a|wq_b|wkv|wo_a|wo_b|shared_experts\.w.|(q_a|q_b|kv|o_a|o_b)_proj|shared_experts\..*_proj)\.weight$", name) or re.search(r"compressor\.(indexer\.)?(kv|gate)_proj|compressor\.w", name):
+        return None
+    n, k = w.shape
+    s = powers(torch.nn.functional.pad(w, (0, -k % 128, 0, -n % 128)).reshape(-(-n // 128), 128, -1, 128).abs().amax((1, 3)), 448)
+    full = s.repeat_interleave(128, 0).repeat_interleave(128, 1)[:n, :k]
+    q = (w / full).to(torch.float8_e4m3fn)
+    return q, s, q.float() * full
+
+
+def round_v4(model):
+    for name, p in model.named_parameters():
+        if packed := packed_v4(name, p.detach()):
+            p.copy_(packed[2])
+
+
+def as_v4_packed(path):
+    """The published folders themselves: FP8 with scales of blocks, experts as FP4 with scales of 32 columns, all powers of two."""
+    as_v4(path)
+    out = {}
+    with safe_open(path / "model.safetensors", "pt") as f:
+        for k in f.keys():
+            w = f.get_tensor(k)
+            packed = packed_v4(k, w.float()) if w.ndim == 2 and k.endswith(".weight") else None
+            if not packed:
+                out[k] = w
+                continue
+            assert (packed[2] == w.float()).all(), k
+            out[k], out[k.replace(".weight", ".scale")] = packed[0], packed[1].to(torch.float8_e8m0fnu)
+    save_file(out, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())
+    c.update(expert_dtype="fp4", quantization_config=dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic", scale_fmt="ue8m0", weight_block_size=[128, 128]))
     (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
@@ -88,6 +142,10 @@ LATENT = {
                                  "one of 128", marks=(36, 128), states=True, after=as_v4, **{
                                      **V4, "num_hidden_layers": 2, "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"],
                                      "mlp_layer_types": ["moe", "hash_moe"][::-1], "compress_rates": None, "index_topk": 9, "sliding_window": 33}),
+    "deepseek_v4-packed": moe("DeepseekV4", gap=0.002, about="deepseek_v4-published in FP8, with experts in FP4, as it is published", marks=(36, 128), states=True, prepare=round_v4,
+                              after=as_v4_packed, unread=True, **{
+                                  **V4, "num_hidden_layers": 2, "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"], "mlp_layer_types": ["hash_moe", "moe"],
+                                  "compress_rates": None, "index_topk": 9, "sliding_window": 33, "hidden_size": 128, "intermediate_size": 32, "moe_intermediate_size": 32}),
     "mistral4": moe("Mistral4", gap=0.006, about="latent attention, queries that grow at 32, 64 and 96, YaRN, softmax over all, two of four groups by their two "
                     "best experts", marks=(32, 96), q_lora_rank=24, rope_parameters={
                         **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}, **MLA, **{

@@ -111,6 +111,33 @@ static void minicpm_without_factors(void **state) {
     folder_remove(&d);
 }
 
+static int text_length(const char *path) {
+    struct infer_model *m;
+    struct infer_model_info info;
+    assert_ok(infer_model_open(&m, path, NULL));
+    infer_model_info(m, &info);
+    infer_model_close(m);
+    return info.n_text;
+}
+/* Texts of a decoder that makes vectors end where its folder says, also as GGUF; no later than the context does. */
+static void texts_of_decoders_are_cut(void **state) {
+    (void)state;
+    struct folder d;
+    struct quantize_report r;
+    char whole[256];
+    copy(&d, "embed/qwen3-body");
+    const int all = text_length(d.path);
+    folder_text(&d, "sentence_bert_config.json", "{\"max_seq_length\": 6}");
+    assert_int_equal(text_length(d.path), 6);
+    const struct quantize_options to = {
+        .in = d.path, .out = folder_file(&d, whole, "whole.gguf"), .type = "f32"};
+    assert_ok(quantize_file(&to, &r));
+    assert_int_equal(text_length(whole), 6);
+    folder_text(&d, "sentence_bert_config.json", "{\"max_seq_length\": 60000000}");
+    assert_int_equal(text_length(d.path), all);
+    folder_remove(&d);
+}
+
 /* A model without its head: no text, no logits, neither by requests nor by steps. */
 static void no_head(void **state) {
     (void)state;
@@ -146,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thing_wrong),
         cmocka_unit_test(minicpm_without_factors),
+        cmocka_unit_test(texts_of_decoders_are_cut),
         cmocka_unit_test(no_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,8 +212,29 @@ static void old_files_have_keys_and_values_together(void **state) {
     folder_remove(&d);
 }
 
+/* Latents are read where they are chosen, 12 of them and in one layer those of the one before; keys of 12 numbers that choose, in three layers,
+ * of every position. */
+static void chosen_positions_are_read(void **state) {
+    (void)state;
+    enum { LATENT = 16 + 8, KEY = 12, LAYERS = 4, CHOOSE = 3, TOP = 12 };
+    struct infer_model *m;
+    struct infer_engine_info info;
+    char path[512];
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/glm_moe_dsa"), NULL));
+    struct infer_engine *e = open_engine(m, "cpu", "f32", 48);
+    infer_engine_info(e, &info);
+    for (int n = 5; n <= 205; n += 100) {
+        const int seen = n < TOP ? n : TOP;
+        const double want = 4.0 * (seen * LATENT * LAYERS + n * KEY * CHOOSE);
+        assert_true(infer_kv_read_bytes(&info, n) == want);
+    }
+    infer_engine_free(e);
+    infer_model_close(m);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sequences_keep_latents),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chosen_positions_are_read),
+                                       cmocka_unit_test(sequences_keep_latents),
                                        cmocka_unit_test(old_files_have_keys_and_values_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -529,6 +529,15 @@ static enum infer_status read_generation(struct folder *d) {
     return s;
 }
 
+static uint32_t context_of(const struct folder *d) {
+    char key[96];
+    uint32_t n = 0;
+    snprintf(key, sizeof key, "%s.context_length", d->config.arch);
+    for (size_t i = 0; i < d->keys.n; i++)
+        if (key_is(&d->keys.meta[i], key)) memcpy(&n, d->keys.meta[i].raw, sizeof n);
+    return n;
+}
+
 /* How texts become vectors. Without modules the mean of all rows is what sentence-transformers takes of an encoder. */
 static enum infer_status put_sentence(struct folder *d) {
     const struct hf_config *c = &d->config;
@@ -542,7 +551,8 @@ static enum infer_status put_sentence(struct folder *d) {
     else if (encoder || s->pooling >= 0)
         hf_put_u32(&d->keys, arch, "pooling_type", (uint32_t)(s->pooling >= 0 ? s->pooling : POOL_MEAN));
     if (encoder && c->n_type) hf_put_u32(&d->keys, "tokenizer.ggml", "token_type_count", c->n_type);
-    if (encoder && s->n_text && s->n_text < c->n_ctx) hf_put_u32(&d->keys, arch, "text_length", s->n_text);
+    const uint32_t most = encoder ? c->n_ctx : s->pooling >= 0 ? context_of(d) : 0;
+    if (s->n_text && s->n_text < most) hf_put_u32(&d->keys, arch, "text_length", s->n_text);
     return d->keys.status;
 }
 

@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/stbds.h"
 #include "files/hf/hf_mxfp4.h"
+#include "files/hf/hf_names.h"
 #include "files/hf/hf_words.h"
 
 #include <math.h>
@@ -445,16 +446,16 @@ static enum infer_status put_bytes(struct module *m, enum quant_type type, const
 
 /* ---- powers of two for 32 columns ---- */
 
-static enum infer_status unpack_mxfp4(struct module *m) {
-    struct tensor *t = m->weight, *s = side(m, "weight_scale");
+static enum infer_status unpack_mxfp4(struct module *m, const char *scale) {
+    struct tensor *t = m->weight, *s = side(m, scale);
     const void *codes = t->data;
     enum quant_type type;
     void *data;
-    if (!is(t, "U8")) return mistyped(m, t, "U8");
+    if (!is(t, "U8") && !is(t, "I8")) return mistyped(m, t, "U8");
     TRY(flat(m, t));
     m->n = t->shape[2], m->k = 2 * t->shape[3];
     if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
-    TRY(must(m, "weight_scale", s && is_power(s) ? s->raw : "U8", m->n, m->k / 32, &s));
+    TRY(must(m, scale, s && is_power(s) ? s->raw : "U8", m->n, m->k / 32, &s));
     TRY(check_powers(m, s, 252));
     TRY(become(m, QUANT_MXFP4, m->n, m->k, &data, &type));
     hf_mxfp4_rows(data, codes, s->data, (size_t)m->n, (size_t)m->k / 32, 1, host_threads_pick(0));
@@ -506,7 +507,7 @@ static enum infer_status unpack_nvfp4(struct module *m, const char *factor) {
 static enum infer_status unpack_fp4(struct module *m) {
     const struct tensor *s = side(m, "weight_scale");
     const bool nv = side(m, "weight_global_scale") || (s && is(s, "F8_E4M3"));
-    return nv ? unpack_nvfp4(m, "weight_global_scale") : unpack_mxfp4(m);
+    return nv ? unpack_nvfp4(m, "weight_global_scale") : unpack_mxfp4(m, "weight_scale");
 }
 
 /* X.weight.NAME */
@@ -621,6 +622,10 @@ static enum infer_status unpack_weight(struct module *m) {
         return mistyped(m, t, "of the 'type' in quantization_config");
     if (is(t, "F8_E4M3") && method == HF_COMPRESSED && (state = side(m, "weight_scale")) && is_power(state))
         return unpack_mxfp8(m, state);
+    /* DeepSeek V4: "X.scale"; two codes of experts in a byte. source: finegrained_fp8 of transformers */
+    if (method == HF_FP8 && (is(t, "I8") || is(t, "U8"))) return unpack_mxfp4(m, "scale");
+    if (method == HF_FP8 && is(t, "F8_E4M3") && side(m, "scale"))
+        return put_bytes(m, QUANT_F8_128, "scale", 1);
     if (is(t, "F8_E4M3")) {
         const bool inverse = side(m, "weight_scale_inv") || (m->u->packing->scales == HF_SCALES_BLOCKS &&
                                                              method == HF_FP8 && !side(m, "weight_scale"));
@@ -675,7 +680,8 @@ static enum infer_status check_rest(const struct unpacking *u, int n_list) {
     for (int p = 0; p < n_list; p++)
         for (size_t i = 0; i < u->list[p].n; i++) {
             const struct tensor *t = &u->list[p].tensor[i];
-            if (t->raw && strcmp(t->raw, "read") != 0 && t->bytes > 8) /* one number counts something */
+            if (t->raw && strcmp(t->raw, "read") != 0 && t->bytes > 8 && /* one number counts something */
+                !hf_whole_numbers(t->name))
                 return err_set(
                     INFER_E_INPUT,
                     "%s: tensor %.200s (%s) belongs to no matrix of the method in quantization_config",
