@@ -109,7 +109,7 @@ static void make_layer(struct model *m, const struct shape *s, int i, enum quant
                         .scale = 1};
     l->attn_norm = (struct norm_weights){.w = vector(a, s->n_embd, 1, 0.2), .n = s->n_embd};
     l->ffn_norm = (struct norm_weights){.w = vector(a, s->n_embd, 1, 0.2), .n = s->n_embd};
-    m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim, false, KV_F32, KV_F32};
+    m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim, false, KV_F32, KV_F32, 0};
     group(&l->attn.qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
           matrix(v, kv, s->n_embd));
     group(&l->attn.out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);

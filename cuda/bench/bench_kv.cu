@@ -71,7 +71,7 @@ static enum infer_status page_compare(const struct page_of *p) {
 enum infer_status kv_rows_check(const bench_run *b, int kv_type, int dim) {
     struct page_of p = {};
     struct pool pool = {};
-    const struct kv_store s = {0, 3, dim, 0, false, (enum kv_type)kv_type, (enum kv_type)kv_type};
+    const struct kv_store s = {0, 3, dim, 0, false, (enum kv_type)kv_type, (enum kv_type)kv_type, 0};
     p.type = (enum kv_type)kv_type;
     p.dim = dim;
     p.turn = kv_turn_of(&s, false);

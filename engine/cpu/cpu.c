@@ -33,7 +33,7 @@ static size_t attend_scratch(int heads, int hk,
 static size_t page_bytes(const struct backend_config *c, int store, bool value) {
     if (!config_uses_store(c, store)) return 0;
     const struct kv_store *s = &c->store[store];
-    return (size_t)s->n_kv_head * KV_PAGE * (value ? kv_v_bytes(s) : kv_k_bytes(s));
+    return (size_t)s->n_kv_head * (size_t)kv_page_rows(s) * (value ? kv_v_bytes(s) : kv_k_bytes(s));
 }
 static size_t group_page_bytes(const struct backend_config *c, int group) {
     size_t n = 0;
@@ -621,7 +621,7 @@ static enum infer_status cpu_kv_read(struct backend *b, int store, int page, flo
     const struct kv_store *s = &c->config.store[store];
     const uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
     const uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
-    for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
+    for (size_t i = 0; i < (size_t)(s->n_kv_head * kv_page_rows(s)); i++) {
         float *key = k + i * (size_t)s->head_dim_k, *value = v + i * (size_t)kv_v_dim(s);
         c->k->kv_load(s->k_type, key, kp + i * kv_k_bytes(s), s->head_dim_k);
         c->k->kv_load(s->v_type, value, vp + i * kv_v_bytes(s), kv_v_dim(s));
@@ -637,7 +637,7 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
     const struct kv_store *s = &c->config.store[store];
     uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
     uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
-    for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
+    for (size_t i = 0; i < (size_t)(s->n_kv_head * kv_page_rows(s)); i++) {
         c->k->kv_store(s->k_type, kp + i * kv_k_bytes(s), k + i * (size_t)s->head_dim_k, s->head_dim_k,
                        kv_turn_of(s, false));
         c->k->kv_store(s->v_type, vp + i * kv_v_bytes(s), v + i * (size_t)kv_v_dim(s), kv_v_dim(s),

@@ -46,6 +46,7 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
         .near = op_attend_first(a, pos),
         .every = a->by.block,
         .list_pool = a->entries ? c->k_pool[a->entries - 1] : NULL,
+        .list_store = a->entries ? &c->config.store[a->entries - 1] : NULL,
         .list_stride = c->page_stride[lg],
         .list_pages = s->s->pages[lg] + (size_t)s->s->slot[t] * (size_t)c->config.kv_group[lg].max_pages};
 }

@@ -52,8 +52,10 @@ void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h) {
     const struct kv_store *st = &c->config.store[p->store];
     const struct kv_group *g = &c->config.kv_group[st->group];
     int pos = s->s->pos[t];
+    if (!kv_keeps(st, pos)) return;
     int page = s->s->pages[st->group][(size_t)s->s->slot[t] * (size_t)g->max_pages + (size_t)(pos / KV_PAGE)];
-    size_t start = (size_t)page * c->page_stride[st->group], at = (size_t)(h * KV_PAGE + pos % KV_PAGE);
+    size_t start = (size_t)page * c->page_stride[st->group],
+           at = (size_t)(h * kv_page_rows(st) + kv_page_row(st, pos));
     c->k->kv_store(st->k_type, c->k_pool[p->store] + start + at * kv_k_bytes(st),
                    cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k, kv_turn_of(st, false));
     if (st->v_in_k) return;

@@ -109,7 +109,7 @@ static void move_heads(const struct ranks *r, int rank, int store, size_t head_b
 static enum infer_status kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct ranks *r = ranks_of(b);
     const struct kv_store s = store_of(r, store);
-    const size_t k = KV_PAGE * kv_k_bytes(&s), v = KV_PAGE * kv_v_bytes(&s);
+    const size_t rows = (size_t)kv_page_rows(&s), k = rows * kv_k_bytes(&s), v = rows * kv_v_bytes(&s);
     unsigned char *values = (unsigned char *)bytes + (size_t)s.n_kv_head * k;
     for (int i = 0; i < r->n; i++) {
         unsigned char *own_values = r->piece + (size_t)r->plan[i].model->store[store].n_kv_head * k;
@@ -126,8 +126,8 @@ static enum infer_status kv_page(struct backend *b, int store, int page, void *b
 static enum infer_status kv_numbers(struct backend *b, int store, int page, float *k, float *v, bool write) {
     struct ranks *r = ranks_of(b);
     const struct kv_store *s = &r->whole->store[store];
-    const size_t row_k = (size_t)KV_PAGE * (size_t)s->head_dim_k,
-                 row_v = (size_t)KV_PAGE * (size_t)kv_v_dim(s);
+    const size_t rows = (size_t)kv_page_rows(s), row_k = rows * (size_t)s->head_dim_k,
+                 row_v = rows * (size_t)kv_v_dim(s);
     for (int i = 0; i < r->n; i++) { /* heads follow each other, in the whole page, too */
         const size_t first = (size_t)r->plan[i].model->share.key_head[store];
         struct rank_call call = {.ask = RANK_KV_READ,

@@ -42,7 +42,7 @@ static size_t numbers_bytes(const struct rank_limits *l) {
     for (int i = 0; i < l->n_store; i++) {
         const struct kv_store *s = &l->store[i];
         const size_t k =
-            (size_t)s->n_kv_head * KV_PAGE * (size_t)(s->head_dim_k + kv_v_dim(s)) * sizeof(float);
+            (size_t)(s->n_kv_head * kv_page_rows(s)) * (size_t)(s->head_dim_k + kv_v_dim(s)) * sizeof(float);
         const size_t page = kv_page_bytes(s);
         if (k > n) n = k;
         if (page > n) n = page;
@@ -133,10 +133,10 @@ static void put_step(char **at, const struct rank_limits *l, const struct rank_c
 
 /* Numbers of a store's page: keys, then values. */
 static size_t key_numbers(const struct kv_store *s) {
-    return (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k;
+    return (size_t)(s->n_kv_head * kv_page_rows(s)) * (size_t)s->head_dim_k;
 }
 static size_t value_numbers(const struct kv_store *s) {
-    return (size_t)s->n_kv_head * KV_PAGE * (size_t)kv_v_dim(s);
+    return (size_t)(s->n_kv_head * kv_page_rows(s)) * (size_t)kv_v_dim(s);
 }
 static size_t carried(const struct rank_limits *l, const struct rank_call *c) {
     if (c->ask == RANK_KV_READ)

@@ -87,7 +87,7 @@ static enum infer_status end(struct rank *base) {
         return INFER_OK;
     }
     const struct kv_store *s = &r->limits.store[c->store];
-    const size_t k = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k * sizeof(float);
+    const size_t k = (size_t)(s->n_kv_head * kv_page_rows(s)) * (size_t)s->head_dim_k * sizeof(float);
     memcpy(c->k, r->bytes, k);
     if (c->v) memcpy(c->v, r->bytes + k, n - k);
     return INFER_OK;

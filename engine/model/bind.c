@@ -488,8 +488,11 @@ static enum infer_status bind_store(struct model *m, int il) {
                                                 .v_in_k = m->arch->attn.latent || m->arch->attn.entries};
     if (!l->index.n_head || m->arch->attn.entries) return INFER_OK;
     l->index.store = m->n_store++;
-    m->store[l->index.store] =
-        (struct kv_store){.group = g, .n_kv_head = 1, .head_dim_k = l->index.head_dim, .v_in_k = true};
+    m->store[l->index.store] = (struct kv_store){.group = g,
+                                                 .n_kv_head = 1,
+                                                 .head_dim_k = l->index.head_dim,
+                                                 .every = l->index.by.whole ? l->index.by.block : 0,
+                                                 .v_in_k = true};
     return INFER_OK;
 }
 

@@ -2,12 +2,12 @@
 #include "model/bind.h"
 #include "seam/weight.h"
 
-static int add_store(struct model *m, int dim_k, int dim_v) {
+static int add_store(struct model *m, int dim_k, int dim_v, int every) {
     int g = 0;
     while (g < m->n_kv_group && m->window[g]) g++;
     if (g == m->n_kv_group) m->window[m->n_kv_group++] = 0;
     m->store[m->n_store] = (struct kv_store){
-        .group = g, .n_kv_head = 1, .head_dim_k = dim_k, .head_dim_v = dim_v, .v_in_k = true};
+        .group = g, .n_kv_head = 1, .head_dim_k = dim_k, .head_dim_v = dim_v, .every = every, .v_in_k = true};
     return m->n_store++;
 }
 static int add_state(struct model *m, int runs, int every, int width) {
@@ -72,10 +72,10 @@ enum infer_status bind_entries(struct binder *b, int il) {
     *r = *l->attn.rope;
     r->every = l->entry.every;
     l->entry.rope = r;
-    l->entry.store = add_store(m, n, n);
+    l->entry.store = add_store(m, n, n, l->entry.every);
     l->entry.state = add_state(m, runs, l->entry.every, runs * n);
     if (!l->index.n_head) return INFER_OK;
-    l->index.store = add_store(m, l->index.head_dim, 0);
+    l->index.store = add_store(m, l->index.head_dim, 0, l->entry.every);
     l->entry.index_state = add_state(m, runs, l->entry.every, runs * l->index.head_dim);
     return INFER_OK;
 }

@@ -50,7 +50,7 @@ static double kv_mean_bits(const struct backend_config *c) {
         const struct kv_store *s = &c->store[i];
         if (!config_uses_store(c, i)) continue;
         bytes += (double)kv_page_bytes(s);
-        numbers += (double)s->n_kv_head * KV_PAGE * (s->head_dim_k + kv_v_dim(s));
+        numbers += (double)s->n_kv_head * kv_page_rows(s) * (s->head_dim_k + kv_v_dim(s));
     }
     return numbers > 0 ? 8 * bytes / numbers : 0;
 }

@@ -524,7 +524,7 @@ static enum infer_status check_some(struct ref *r, const struct op *op) {
 static size_t kv_pool_bytes(const struct backend_config *c, int store, size_t row_bytes) {
     if (!config_uses_store(c, store)) return 0;
     const struct kv_store *s = &c->store[store];
-    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE * row_bytes;
+    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * (size_t)kv_page_rows(s) * row_bytes;
 }
 
 static size_t state_pool_bytes(const struct backend_config *c, int store) {
@@ -723,13 +723,14 @@ static enum infer_status ref_run_layer(struct backend *b, enum row_class cls, in
 static enum infer_status ref_kv_read(struct backend *b, int store, int page, float *k, float *v) {
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
-    for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
+    const int rows = kv_page_rows(s);
+    for (int i = 0; i < s->n_kv_head * rows; i++) {
         ref_kv_load_row(s->k_type, k + (size_t)i * (size_t)s->head_dim_k,
-                        r->k[store] + ref_kv_offset(s, kv_k_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
+                        r->k[store] + ref_kv_offset(s, kv_k_bytes(s), page, i / rows, i % rows),
                         s->head_dim_k, kv_turn_of(s, false));
         ref_kv_load_row(s->v_type, v + (size_t)i * (size_t)kv_v_dim(s),
-                        r->v[store] + ref_kv_offset(s, kv_v_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
-                        kv_v_dim(s), kv_turn_of(s, true));
+                        r->v[store] + ref_kv_offset(s, kv_v_bytes(s), page, i / rows, i % rows), kv_v_dim(s),
+                        kv_turn_of(s, true));
     }
     return INFER_OK;
 }
@@ -738,12 +739,11 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
                                       const float *v) {
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
-    for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
-        ref_kv_store_row(s->k_type,
-                         r->k[store] + ref_kv_offset(s, kv_k_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
+    const int rows = kv_page_rows(s);
+    for (int i = 0; i < s->n_kv_head * rows; i++) {
+        ref_kv_store_row(s->k_type, r->k[store] + ref_kv_offset(s, kv_k_bytes(s), page, i / rows, i % rows),
                          k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
-        ref_kv_store_row(s->v_type,
-                         r->v[store] + ref_kv_offset(s, kv_v_bytes(s), page, i / KV_PAGE, i % KV_PAGE),
+        ref_kv_store_row(s->v_type, r->v[store] + ref_kv_offset(s, kv_v_bytes(s), page, i / rows, i % rows),
                          v + (size_t)i * (size_t)kv_v_dim(s), kv_v_dim(s), kv_turn_of(s, true));
     }
     return INFER_OK;

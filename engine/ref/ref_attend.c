@@ -9,7 +9,7 @@
 /* ---- pools --------------------------------------------------------------------------------------- */
 
 size_t ref_kv_offset(const struct kv_store *s, size_t row_bytes, int page, int head, int i) {
-    size_t row = ((size_t)page * (size_t)s->n_kv_head + (size_t)head) * KV_PAGE + (size_t)i;
+    size_t row = ((size_t)page * (size_t)s->n_kv_head + (size_t)head) * (size_t)kv_page_rows(s) + (size_t)i;
     return row * row_bytes;
 }
 
@@ -54,7 +54,8 @@ static int page_of(const struct ref *r, const struct kv_store *s, int slot, int 
 void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
     const struct kv_store *s = &r->c.store[o->store];
     for (int t = 0; t < r->step.n_row; t++) {
-        int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = pos % KV_PAGE;
+        int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = kv_page_row(s, pos);
+        if (!kv_keeps(s, pos)) continue;
         for (int h = 0; h < s->n_kv_head; h++) {
             ref_kv_store_row(s->k_type, r->k[o->store] + ref_kv_offset(s, kv_k_bytes(s), page, h, i),
                              ref_row(r, o->k, t) + h * s->head_dim_k, s->head_dim_k, kv_turn_of(s, false));
@@ -69,7 +70,7 @@ void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
 static void load_kept(struct ref *r, const struct kv_store *s, int store, bool value, int t, int p, int g) {
     const bool v = value && !s->v_in_k;
     const size_t at = ref_kv_offset(s, v ? kv_v_bytes(s) : kv_k_bytes(s), page_of(r, s, r->step.slot[t], p),
-                                    g, p % KV_PAGE);
+                                    g, kv_page_row(s, p));
     ref_kv_load_row(value ? s->v_type : s->k_type, r->head, (v ? r->v : r->k)[store] + at,
                     value ? s->head_dim_v : s->head_dim_k, kv_turn_of(s, value));
 }
@@ -149,7 +150,7 @@ void ref_index(struct ref *r, const struct op_index *o) {
     for (int t = 0; t < r->step.n_row; t++)
         for (int l = 0; l < op_index_lists(o); l++) {
             const float *w = o->w.buf >= 0 ? ref_row(r, o->w, t) : NULL;
-            for (int p = 0; p <= r->step.pos[t]; p++) {
+            for (int p = kv_every(s) - 1; p <= r->step.pos[t]; p += kv_every(s)) {
                 load_kept(r, s, o->store, false, t, p, 0);
                 r->index[p] = (float)index_score(o, l, ref_row(r, o->q, t), w, r->head, s->head_dim_k);
             }

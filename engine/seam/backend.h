@@ -193,7 +193,7 @@ struct op_rope {
     bool back;
 };
 
-/* kv_put: store.K[page(pos[t])][h][pos[t] % KV_PAGE] = k[t][h], V the same; converts to the store's type. v is absent where the
+/* kv_put: store.K[page(pos[t])][h][kv_page_row(pos[t])] = k[t][h], V the same, where kv_keeps(pos[t]); converts to the store's type. v is absent where the
  * store has its values in its keys. */
 struct op_kv_put {
     struct view k, v;

@@ -21,11 +21,13 @@ static inline bool kv_turned(enum kv_type type) { return type >= KV_F8; }
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
  * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids.
  * v_in_k (MLA): the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. With
- * head_dim_v 0 keys alone are kept, those that `index` reads. */
+ * head_dim_v 0 keys alone are kept, those that `index` reads. every > 1: what stands for whole runs of so many positions alone is kept, put
+ * and read at the last one of a run: a page of KV_PAGE positions has kv_page_rows rows of a head. */
 struct kv_store {
     int group, n_kv_head, head_dim_k, head_dim_v;
     bool v_in_k;
     enum kv_type k_type, v_type; /* as a plan has chosen them; v_in_k: the same */
+    int every;                   /* 0: 1 */
 };
 struct kv_group {
     int window;    /* 0: full attention; else a row sees the last window positions, itself included */
@@ -82,9 +84,14 @@ static inline struct kv_store kv_store_typed(const struct kv_store *s, const str
 /* bytes of one row of K, and of V apart from it */
 static inline size_t kv_k_bytes(const struct kv_store *s) { return kv_row_bytes(s->k_type, s->head_dim_k); }
 static inline size_t kv_v_bytes(const struct kv_store *s) { return kv_row_bytes(s->v_type, kv_v_dim(s)); }
+/* rows of a head in a page, in the place of KV_PAGE; whether something of a position is kept; its row */
+static inline int kv_every(const struct kv_store *s) { return s->every > 1 ? s->every : 1; }
+static inline int kv_page_rows(const struct kv_store *s) { return (KV_PAGE + kv_every(s) - 1) / kv_every(s); }
+static inline bool kv_keeps(const struct kv_store *s, int pos) { return (pos + 1) % kv_every(s) == 0; }
+static inline int kv_page_row(const struct kv_store *s, int pos) { return pos % KV_PAGE / kv_every(s); }
 /* bytes of one page of a store: K, then V */
 static inline size_t kv_page_bytes(const struct kv_store *s) {
-    return (size_t)s->n_kv_head * KV_PAGE * (kv_k_bytes(s) + kv_v_bytes(s));
+    return (size_t)s->n_kv_head * (size_t)kv_page_rows(s) * (kv_k_bytes(s) + kv_v_bytes(s));
 }
 
 #ifdef __cplusplus

@@ -250,7 +250,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     memcpy(other_buf, buf, sizeof buf);
     struct op_list list = {ROW_DECODE, ops, BUFS + 1, buf, BUFS, T, T},
                    other = {ROW_PROMPT, &put, 1, other_buf, BUFS, T, T};
-    struct kv_store store = {0, 1, W, W, false, KV_F32, KV_F32};
+    struct kv_store store = {0, 1, W, W, false, KV_F32, KV_F32, 0};
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
     const struct remote remote = {run_remote, NULL};

@@ -204,7 +204,7 @@ static void attention(void **state) {
                                                 ? k_type
                                                 : (enum kv_type)((type + 2) % KV_TYPES);
                 struct bench b = {
-                    .store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside, k_type, v_type},
+                    .store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside, k_type, v_type, 0},
                     .kv = {shape[i].window, N_SLOT * PAGES, PAGES},
                     .kv_type = k_type == v_type ? k_type : KV_TYPES,
                     .no_fuse = i % 2};
@@ -264,7 +264,7 @@ static void choices(void **state) {
                                   .whole = all[i].block && !all[i].local,
                                   .by_head = all[i].local};
         const int top = (by.by_head ? H : 1) * choice_room(&by);
-        struct bench b = {.store = {0, 1, n, value, true, KV_F32, KV_F32},
+        struct bench b = {.store = {0, 1, n, value, true, KV_F32, KV_F32, 0},
                           .kv = {0, N_SLOT * PAGES, PAGES},
                           .kv_type = all[i].type,
                           .whole = all[i].type <= KV_F16,
@@ -286,6 +286,35 @@ static void choices(void **state) {
     }
 }
 
+/* Positions chosen by keys that are kept where runs end alone, put for all positions. */
+static void ends_alone_are_kept(void **state) {
+    (void)state;
+    static const struct {
+        enum kv_type type;
+        int block, top, heads;
+        bool ends;
+    } all[] = {{KV_F32, 4, 5, 3, false}, {KV_F16, 5, 3, 4, false}, {KV_F32, 3, 4, 1, true},
+               {KV_F16, 16, 2, 5, true}, {KV_F16, 4, 6, 2, true},  {KV_F32, 128, 1, 2, true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int H = all[i].heads, n = i % 2 ? 64 : 33;
+        const struct choice by = {
+            .n_top = all[i].top, .block = all[i].block, .whole = !all[i].ends, .ends = all[i].ends};
+        struct bench b = {.store = {0, 1, n, 0, true, KV_F32, KV_F32, by.block},
+                          .kv = {0, N_SLOT * PAGES, PAGES},
+                          .kv_type = all[i].type,
+                          .whole = true,
+                          .far = 4 * KV_PAGE + 10};
+        assert_true(kv_page_bytes(&b.store) * (size_t)by.block <
+                    (size_t)(KV_PAGE + 2 * by.block) * kv_k_bytes(&b.store));
+        struct view x = input(&b, H * n + n, 0), y = output(&b, choice_room(&by));
+        push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {view_columns(x, H * n, n), {-1, 0, 0}, 0}});
+        struct op_index o = {view_columns(x, 0, H * n), {-1, 0, 0}, y, 0, H, by};
+        push(&b, (struct op){.kind = OP_INDEX, .index = o});
+        check(&b, "ends alone", (const double[2]){0, 0});
+        bench_free(&b);
+    }
+}
+
 /* Entries of runs beside a window, in one softmax: all of them, and those that are chosen; here the ends of runs of the same keys. */
 static void entries(void **state) {
     (void)state;
@@ -302,7 +331,7 @@ static void entries(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const int H = all[i].heads, n = all[i].dim;
         const struct choice by = {.n_top = all[i].top, .block = all[i].block, .ends = true};
-        struct bench b = {.store = {0, 1, n, n, true, KV_F32, KV_F32},
+        struct bench b = {.store = {0, 1, n, n, true, KV_F32, KV_F32, 0},
                           .kv = {0, N_SLOT * PAGES, PAGES},
                           .kv_type = all[i].type,
                           .whole = all[i].type <= KV_F16,
@@ -795,6 +824,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(choices),
         cmocka_unit_test(entries),
         cmocka_unit_test(ends_of_runs),
+        cmocka_unit_test(ends_alone_are_kept),
         cmocka_unit_test(streams),
         cmocka_unit_test(compressions),
         cmocka_unit_test(ngrams),

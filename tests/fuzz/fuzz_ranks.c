@@ -7,8 +7,8 @@
 
 static volatile uint64_t sink; /* keeps the reads */
 
-static const struct kv_store stores[] = {{0, 2, 8, 8, false, KV_F16, KV_F16},
-                                         {1, 1, 16, 8, true, KV_F16, KV_F16}};
+static const struct kv_store stores[] = {{0, 2, 8, 8, false, KV_F16, KV_F16, 0},
+                                         {1, 1, 16, 8, true, KV_F16, KV_F16, 0}};
 static const struct state_store states[] = {{40}, {6}};
 static const struct rank_limits limits = {.n_vocab = 100,
                                           .n_input = 6,

@@ -12,7 +12,7 @@ INLINE const uint8_t *page_at(const struct cpu_attend_arg *a, const uint8_t *poo
                               size_t row) {
     return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * row;
 }
-/* The page of the i-th of a list; *at: its position. pool: of keys, or of values beside them. */
+/* The page of the i-th of a list; *at: its position, or its row there. pool: of keys, or of values beside them. */
 static const uint8_t *listed_page(const struct cpu_attend_arg *a, const uint8_t *pool, int i, int head,
                                   size_t row, int *at) {
     if (i < a->n_near) {
@@ -22,8 +22,9 @@ static const uint8_t *listed_page(const struct cpu_attend_arg *a, const uint8_t 
     i -= a->n_near;
     *at = a->chosen ? (int)a->chosen[i] : (i + 1) * a->every - 1;
     if (!a->list_pool) return page_at(a, pool, a->pages[*at / KV_PAGE], head, row);
-    return a->list_pool + (size_t)a->list_pages[*at / KV_PAGE] * a->list_stride +
-           (size_t)(head * KV_PAGE) * row;
+    const uint8_t *page = a->list_pool + (size_t)a->list_pages[*at / KV_PAGE] * a->list_stride;
+    *at = kv_page_row(a->list_store, *at); /* of its only head */
+    return page;
 }
 /* Rows lo .. hi of the page-th page of the sequence, or so many listed rows, of one head as floats: dst[i][n]. */
 static void load_page(const struct cpu_attend_arg *a, enum kv_type type, float *dst, const uint8_t *pool,

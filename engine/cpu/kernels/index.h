@@ -12,9 +12,12 @@ static void index_row(const struct cpu_attend_arg *a, const struct op_index *op,
         for (int h = 0; h < heads; h++) vec_kv_turn(turned + h * n, n, kv_turn_of(a->store, false), 1);
         q = turned;
     }
+    const int every = kv_every(a->store);
     if (end > pos / KV_PAGE + 1) end = pos / KV_PAGE + 1;
     for (; page < end; page++) {
-        const int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
+        const int seen = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE,
+                  hi = (seen + every - 1) /
+                       every; /* rows of runs that are not over: nobody looks at their scores */
         const struct kv_rows rows =
             rows_of(a, type, k, a->k_pool, page, page + 1 < end ? page + 1 : page, 0, n, 0, hi, half);
         if (half)
@@ -28,7 +31,9 @@ static void index_row(const struct cpu_attend_arg *a, const struct op_index *op,
             vf sum = vf_set(0);
             for (int h = 0; h < heads; h++) /* a NaN stays one */
                 sum = vf_fma(vf_set(w ? w[h] : 1), vf_max(vf_set(0), vf_load(s + h * KV_PAGE + i)), sum);
-            vf_store(score + (size_t)page * KV_PAGE + i, sum);
+            vf_store(every > 1 ? s + i : score + (size_t)page * KV_PAGE + i, sum);
         }
+        for (int p = 0; every > 1 && p < seen; p++)
+            score[page * KV_PAGE + p] = s[kv_page_row(a->store, page * KV_PAGE + p)];
     }
 }

@@ -71,6 +71,7 @@ struct cpu_attend_arg {
     bool listed;
     int n_near, near, every;
     const uint8_t *list_pool;
+    const struct kv_store *list_store;
     size_t list_stride;
     const int32_t *list_pages;
 };
