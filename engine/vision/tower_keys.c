@@ -103,8 +103,9 @@ static enum infer_status find_family(struct tower *t) {
 
 static enum infer_status read_heads(struct tower *t) {
     int n_kv = 0;
-    TRY(read_int(t, "clip.vision.attention.head_count", 1, MAX_WIDTH, t->family->no_blocks ? 1 : -1,
-                 &t->n_head));
+    const bool none = t->family->no_blocks;
+    TRY(read_int(t, "clip.vision.attention.head_count", none ? 0 : 1, MAX_WIDTH, none ? 1 : -1, &t->n_head));
+    if (!t->n_head) t->n_head = 1;
     TRY(read_int(t, "clip.vision.attention.head_count_kv", 1, MAX_WIDTH, t->n_head, &n_kv));
     TRY(read_int(t, "clip.vision.attention.head_dim", 1, 1024, t->n_embd / t->n_head, &t->head_dim));
     if (n_kv != t->n_head)

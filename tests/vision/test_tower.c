@@ -166,6 +166,35 @@ static void pieces_of_a_picture(void **state) {
     }
 }
 
+/* What llama.cpp asks for of a file, whether anything is made of it here or not. source: its clip */
+static void others_open(const char *path, bool breaks) {
+    static const char *const needed[] = {"embedding_length",    "attention.head_count",
+                                         "feed_forward_length", "block_count",
+                                         "projection_dim",      "attention.layer_norm_epsilon",
+                                         "image_size",          "patch_size",
+                                         "image_mean",          "image_std"};
+    enum { N = sizeof needed / sizeof *needed };
+    struct tensorfile *f;
+    bool there[N] = {false}, row = false;
+    assert_ok(tensorfile_open(&f, path, &(struct tensorfile_options){.tower = true}));
+    for (size_t i = 0; i < f->n_meta; i++) {
+        const struct meta *m = &f->meta[i];
+        char key[64];
+        snprintf(key, sizeof key, "%.*s", (int)m->key.len, m->key.data);
+        for (int k = 0; k < N; k++)
+            there[k] |= strncmp(key, "clip.vision.", 12) == 0 && strcmp(key + 12, needed[k]) == 0;
+        if (strcmp(key, "clip.vision.wa_layer_indexes") == 0) assert_int_equal(m->elem, META_I32);
+        if (strcmp(key, "clip.minicpmv_version") == 0) assert_int_equal(m->type, META_I32);
+    }
+    for (int k = 0; k < N; k++)
+        if (!there[k]) fail_msg("%s: llama.cpp would miss 'clip.vision.%s'", path, needed[k]);
+    for (size_t i = 0; i < f->n_tensor; i++)
+        row |= strcmp(f->tensor[i].name, "v.token_embd.img_break") == 0 && f->tensor[i].n_dim == 1 &&
+               f->tensor[i].shape[3] == 32;
+    assert_int_equal(row, breaks);
+    tensorfile_close(f);
+}
+
 /* The mmproj file that convert makes of a folder is the same tower; its halves of rows of q and k stand as GGUF has them. */
 static void files_of_folders(void **state) {
     (void)state;
@@ -184,6 +213,7 @@ static void files_of_folders(void **state) {
                                                            .tower = true,
                                                            .force = true},
                                 &report));
+        others_open(to, strcmp(names[i], "pixtral") == 0);
         golden_read(&g, names[i]);
         assert_ok(tower_open(&t, to, &(struct tower_options){.backend = &backend_ref}));
         struct tower_info info;

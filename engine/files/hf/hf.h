@@ -23,11 +23,13 @@ struct hf_keys {
 };
 void hf_put_u32(struct hf_keys *k, const char *arch, const char *name,
                 uint32_t value); /* arch NULL: name alone */
+void hf_put_i32(struct hf_keys *k, const char *arch, const char *name, int32_t value);
 void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value);
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
 void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n);
 void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n);
 void hf_put_i64s(struct hf_keys *k, const char *arch, const char *name, const int64_t *value, size_t n);
+void hf_put_i32s(struct hf_keys *k, const char *arch, const char *name, const int32_t *value, size_t n);
 void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n);
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
 void hf_put(struct hf_keys *k, const struct meta *m);

@@ -51,6 +51,9 @@ static void put_value(struct hf_keys *k, const char *arch, const char *name, enu
 void hf_put_u32(struct hf_keys *k, const char *arch, const char *name, uint32_t value) {
     put_value(k, arch, name, META_U32, META_U32, &value, sizeof value);
 }
+void hf_put_i32(struct hf_keys *k, const char *arch, const char *name, int32_t value) {
+    put_value(k, arch, name, META_I32, META_I32, &value, sizeof value);
+}
 void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value) {
     put_value(k, arch, name, META_F32, META_F32, &value, sizeof value);
 }
@@ -65,6 +68,9 @@ void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const ui
 }
 void hf_put_i64s(struct hf_keys *k, const char *arch, const char *name, const int64_t *value, size_t n) {
     put_value(k, arch, name, META_ARRAY, META_I64, value, n * sizeof *value);
+}
+void hf_put_i32s(struct hf_keys *k, const char *arch, const char *name, const int32_t *value, size_t n) {
+    put_value(k, arch, name, META_ARRAY, META_I32, value, n * sizeof *value);
 }
 void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n) {
     put_value(k, arch, name, META_ARRAY, META_F32, value, n * sizeof *value);

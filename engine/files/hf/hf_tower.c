@@ -250,6 +250,20 @@ static enum infer_status change(const struct hf_tower *h, enum tower_op op, stru
     }
 }
 
+/* The embedding of the text model that stands behind a line of rows. */
+static enum infer_status break_row(const struct hf_tower *h, const struct tensor *from, struct tensor *out,
+                                   int *n_out) {
+    if (from->n_dim != 2 || quant_info(from->type)->elems != 1 || h->break_id >= from->shape[2])
+        return misfit(h, from);
+    const size_t row = from->bytes / (size_t)from->shape[2];
+    *out = *from;
+    out->name = "v.token_embd.img_break";
+    out->data = (const unsigned char *)from->data + (size_t)h->break_id * row, out->bytes = row;
+    out->n_dim = 1, out->shape[2] = 1;
+    *n_out = 1;
+    return INFER_OK;
+}
+
 enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from,
                                   struct tensor out[TOWER_PARTS], int *n_out) {
     static const char letter[] = "qkv";
@@ -258,6 +272,10 @@ enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor 
     enum tower_op op;
     *n_out = 0;
     if (strncmp(name, "model.", 6) == 0) name += 6;
+    if (h->break_id >= 0 &&
+        key_names("language_model.embed_tokens.weight|language_model.model.embed_tokens.weight", name,
+                  strlen(name)))
+        return break_row(h, from, out, n_out);
     if (!is_of_tower(name)) return INFER_OK;
     if (!name_of(h, name, full, sizeof full - 2, &op))
         return err_set(INFER_E_UNSUPPORTED,

@@ -11,6 +11,7 @@ struct hf_tower {
     const char *path;
     bool for_gguf;
     int n_embd, n_head, patch, pool, deepstack[16], n_deepstack;
+    long long break_id; /* the token behind a line of rows whose embedding goes into the file; -1: none */
 };
 enum infer_status hf_tower_keys(struct hf_tower *out, struct hf_keys *keys, const char *path,
                                 const char *text, size_t n, const char *more, size_t n_more,

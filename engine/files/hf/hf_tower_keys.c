@@ -101,6 +101,26 @@ static enum infer_status put_sizes(const struct reader *r) {
     return INFER_OK;
 }
 
+/* What other readers of GGUF files ask for, although nothing is made of it: sizes of pictures where any are seen, numbers of blocks where
+ * there are none, the embedding behind a line of rows. source: llama.cpp's clip and its converter */
+static enum infer_status put_for_others(const struct reader *r) {
+    static const char *const none[] = {"vision.attention.head_count", "vision.feed_forward_length",
+                                       "vision.block_count"};
+    const struct tower_kind *k = r->out->kind;
+    const json_t *places = named(r->vision, "num_position_embeddings"),
+                 *image = named(r->root, "image_token_index|image_token_id");
+    const double side = sqrt((double)json_integer_value(places));
+    if (!r->out->for_gguf) return INFER_OK;
+    if (k->any_size && !named(r->vision, "image_size"))
+        hf_put_u32(r->keys, "clip", "vision.image_size",
+                   side >= 1 && side * r->out->patch < 65536 ? (uint32_t)(side * r->out->patch) : 560);
+    for (size_t i = 0; !k->act && i < sizeof none / sizeof *none; i++)
+        hf_put_u32(r->keys, "clip", none[i], 0);
+    /* the tokens of Mistral's models: a row's, two more, the end of a line. source: mistral_common's tokenizers */
+    if (k->neighbours && image) r->out->break_id = json_integer_value(image) + 2;
+    return INFER_OK;
+}
+
 static enum infer_status positive(const struct reader *r, const char *key, const json_t *v, float absent,
                                   float *out) {
     *out = v ? (float)json_number_value(v) : absent;
@@ -241,7 +261,7 @@ static void put_bounds(const struct reader *r) {
 static enum infer_status put_queries(const struct reader *r) {
     static const struct {
         double version;
-        uint32_t gguf;
+        int32_t gguf;
     } known[] = {{2.6, 3}, {4, 5}, {4.5, 6}};
     const json_t *version = json_object_get(r->root, "version"), *n = json_object_get(r->root, "query_num");
     if (strcmp(r->out->kind->projector, "resampler") != 0) return INFER_OK;
@@ -249,7 +269,7 @@ static enum infer_status put_queries(const struct reader *r) {
         return err_set(INFER_E_UNSUPPORTED, "%s: 'drop_vision_last_layer' is true", r->path);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (fabs(json_real_of(version) - known[i].version) < 1e-6)
-            hf_put_u32(r->keys, "clip", "minicpmv_version", known[i].gguf);
+            hf_put_i32(r->keys, "clip", "minicpmv_version", known[i].gguf);
     put_bound(r, "minicpmv_query_num", n);
     return INFER_OK;
 }
@@ -260,9 +280,9 @@ static enum infer_status put_windows(const struct reader *r) {
                  *size = json_object_get(r->vision, "window_size");
     const json_int_t every = json_integer_value(json_array_get(full, 0)) + 1;
     const json_t *insert = json_object_get(r->root, "insert_layer_id");
-    const uint32_t middle = insert ? (uint32_t)json_integer_value(insert) : 6;
+    const int32_t middle = insert ? (int32_t)json_integer_value(insert) : 6;
     if (r->out->kind->bounds == BOUND_SLICES && r->out->kind->merge > 1)
-        hf_put_u32s(r->keys, "clip", "vision.wa_layer_indexes", &middle, 1);
+        hf_put_i32s(r->keys, "clip", "vision.wa_layer_indexes", &middle, 1);
     if (!full) return INFER_OK;
     for (size_t i = 0; i < json_array_size(full); i++)
         if (json_integer_value(json_array_get(full, i)) != every * (json_int_t)(i + 1) - 1)
@@ -323,6 +343,7 @@ static enum infer_status read_all(struct reader *r) {
     TRY(check_keys(r));
     TRY(read_sizes(r));
     TRY(put_sizes(r));
+    TRY(put_for_others(r));
     TRY(put_norms(r));
     TRY(put_act(r));
     TRY(put_merge(r));
@@ -344,7 +365,8 @@ enum infer_status hf_tower_keys(struct hf_tower *out, struct hf_keys *keys, cons
                                 const struct tensorfile_options *options) {
     struct reader r = {.out = out, .keys = keys, .path = path, .ignore = &options->ignore};
     json_t *processor = NULL;
-    *out = (struct hf_tower){.arena = keys->arena, .path = path, .for_gguf = options->for_gguf};
+    *out =
+        (struct hf_tower){.arena = keys->arena, .path = path, .for_gguf = options->for_gguf, .break_id = -1};
     TRY(json_read_python(&r.root, path, text, n, JSON_REJECT_DUPLICATES));
     enum infer_status s = n_more ? json_read_python(&processor, path, more, n_more, 0) : INFER_OK;
     r.more = json_object_get(processor, "image_processor");

@@ -40,6 +40,7 @@ struct tower_kind {
     int merge, n_ff, n_layer;   /* 0: it says them */
     const char *width; /* what vision_config calls the width of a patch; NULL: hidden_size or mm_embed_dim */
     enum tower_bounds bounds;
+    bool any_size;   /* pictures of any size, also where a size stands in GGUF */
     bool scaled;     /* GGUF calls patches a side of a row projector.scale_factor */
     bool neighbours; /* GGUF has rows of q and k so that neighbours turn together */
     const struct tower_name *whole, *layer;
