@@ -3,7 +3,7 @@
 a busy machine changes less (of one thread: `taskset -c 0`; several wait for each other by spinning). Of a row, for mtmd may cut a picture otherwise.
 usage: compare-mtmd.py TOWER FOLDER SIDE [THREADS [TURNS]]
 TOWER: build/bench/tower; FOLDER: model.gguf and mmproj-model.gguf (tower_shapes.py makes such); SIDE: pixels of a square picture.
-needs: pip install llama-cpp-python (compiled for this machine, as bench/compare-peers does)"""
+needs: pip install llama-cpp-python (compiled for this machine, as bench/compare-peers does; a libmtmd from elsewhere: LLAMA_CPP_LIB_PATH and MTMD_CPP_LIB name its folder)"""
 import ctypes, re, resource, subprocess, sys, time
 
 import llama_cpp

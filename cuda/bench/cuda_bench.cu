@@ -333,6 +333,7 @@ static enum infer_status routes_check(bench_run *b, const struct product *p) {
     for (int g = GROUP_WGMMA; !st && g <= GROUP_MMA; g++)
         for (int e = EPILOGUE_STORE; !st && e <= EPILOGUE_GLU; e++)
             st = group_check(b, &d, (enum route_group)g, (enum prompt_epilogue)e, result, bytes);
+    if (!st) st = act_check(b, &d, bytes);
     drop(&pool);
     mem_free(result[0]);
     mem_free(result[1]);

@@ -85,6 +85,8 @@ prompt_job product_job(const product_data *d, enum route_group g);
 // bench_fp8.cu: a row of the product by FP8 kernels, checked first; n x k with every epilogue, *worst: the largest error
 enum infer_status fp8_bench(const bench_run *b, product_data *d, struct pool *pool);
 enum infer_status fp8_check(const bench_run *b, int n, int k, int rows, double *worst);
+// bench_act.cu: activations of d's sums by every entry, into d->out, which has so many bytes. errors: INFER_E_DEVICE naming the one that is wrong
+enum infer_status act_check(const bench_run *b, const product_data *d, size_t bytes);
 // bench_attend.cu
 enum infer_status bench_attentions(const bench_run *b);
 // bench_encode.cu

@@ -1,4 +1,4 @@
-/* LINK_MATMUL, LINK_GATED, LINK_RESIDUAL: a matmul, with what stands in front and behind. LINK_ADAPTED, LINK_ADAPTED_SUM: with what adapters
+/* LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL: a matmul, with what stands in front and behind. LINK_ADAPTED, LINK_ADAPTED_SUM: with what adapters
  * add to it between. */
 #include "cuda/plan/link_type.h"
 
@@ -98,6 +98,17 @@ static bool is_gated(const struct link_case *c, struct cuda_link *k) {
            !g->bias && g->n_region == 1 && link_front_fits(c, k);
 }
 
+/* Of halves; not of what an activation gave, whose tiles the result would overwrite. */
+static bool is_acted(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = link_group(c, k->matmul);
+    const struct op_glu *a = &c->list->op[k->matmul + 1].glu;
+    if (a->up.buf >= 0 || a->act > ACT_RELU2 || g->n_member != 1 || g->n_region != 1 ||
+        !route_has_act(route_prompt_group(c->route, g->region[0].layout), g->region[0].layout) ||
+        !view_same(a->gate, c->list->op[k->matmul].matmul.out) || !list_hands_over(c->list, k->matmul))
+        return false;
+    return link_front_fits(c, k) && k->slot != ACT_GATED;
+}
+
 static bool is_residual(const struct link_case *c, struct cuda_link *k) {
     const struct op_matmul *m = &c->list->op[k->matmul].matmul;
     const struct op_add *a = &c->list->op[k->matmul + 1].add;
@@ -138,6 +149,10 @@ static unsigned gated_gives(const struct link_case *c, const struct cuda_link *k
     if (c->list->cls == ROW_DECODE) return normed ? 0 : c->int8 ? 1u << FORM_INT8_16 : LINK_HALVES;
     return normed ? 0 : k->wants == FORM_PANEL ? 1u << FORM_PANEL : LINK_TILES & ~(1u << FORM_PANEL);
 }
+static unsigned acted_gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
+    (void)c, (void)k;
+    return normed ? 0 : 1u << FORM_HALVES | 1u << FORM_CODES;
+}
 bool link_added_takes(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k) {
     (void)c;
     return link_types[front->kind]->packets && k->in.form != FORM_ROWS;
@@ -155,6 +170,11 @@ const struct link_type link_gated = {.classes = LINK_DECODE | LINK_PROMPT,
                                      .packets = true,
                                      .fits = is_gated,
                                      .gives = gated_gives};
+const struct link_type link_acted = {.classes = LINK_PROMPT,
+                                     .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_GLU)},
+                                     .product = PRODUCT_ACTED,
+                                     .fits = is_acted,
+                                     .gives = acted_gives};
 const struct link_type link_residual = {
     .classes = LINK_DECODE | LINK_PROMPT,
     .pattern = {PATTERN(OPT(1, OP_GLU), OP_MATMUL, OP_ADD)},

@@ -1,4 +1,4 @@
-// LINK_MATMUL, LINK_GATED, LINK_RESIDUAL, LINK_ADAPTED, LINK_ADAPTED_SUM.
+// LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL, LINK_ADAPTED, LINK_ADAPTED_SUM.
 #include "cuda/decode/gemv/act_made.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
@@ -68,6 +68,10 @@ static void hand_over_gated(const cuda_backend *b, decode_link *d, uint32_t tag)
 const struct decode_code decode_gated = {true, false, decode_matmul_has, make_gated, hand_over_gated,
                                          run,  NULL};
 const struct prompt_code prompt_gated = {prompt_matmul_make, prompt_matmul_run};
+
+// ---- ACTED: of prompt rows alone
+const struct decode_code decode_acted = {};
+const struct prompt_code prompt_acted = {prompt_matmul_make, prompt_matmul_run};
 
 // ---- RESIDUAL: the sum, and its norm for the next matmul
 static void make_residual(decode_maker &m, decode_link *d) {

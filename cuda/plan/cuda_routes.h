@@ -67,6 +67,10 @@ enum link_form route_prompt_form(enum route_group g, enum layout l);
 /* The kernel of a kind of link for rows of a class and heads of a size; NULL: none on this chip, or with these options. */
 const struct link_route *link_route(const struct route_case *c, enum link_kind k, enum row_class cls,
                                     int head);
+/* Whether prompt kernels of a group leave an activation of a layout's sums as tiles (gemm_act.cu). */
+static inline bool route_has_act(enum route_group g, enum layout l) {
+    return g == GROUP_WGMMA && (l == LAYOUT_F16 || l == LAYOUT_BF16);
+}
 /* Entries of a group for a layout and chip: index[n] into cuda_routes, n returned. */
 int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]);
 /* The entry that the default rule takes for n rows and n_slab slabs of 16 weight rows: least work of the busiest

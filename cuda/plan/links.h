@@ -25,6 +25,7 @@ enum link_product {
     PRODUCT_NONE, /* it has no matmul whose kernel streams the matrix and takes what stands in front */
     PRODUCT_ROWS,
     PRODUCT_GATED,
+    PRODUCT_ACTED, /* an activation of it */
     PRODUCT_ADDED, /* to the residual stream */
     PRODUCT_LATER, /* the same by another kernel of the link */
     PRODUCT_CHOSEN /* candidates for a token */

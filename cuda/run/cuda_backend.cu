@@ -458,24 +458,29 @@ static enum infer_status cuda_read(struct backend *base, enum row_class cls, str
     rows r = cuda_rows(b, b->c.list[cls], v);
     CU(cudaSetDevice(b->device));
     CU(cudaStreamSynchronize(b->stream));
-    const size_t wide = (size_t)v.width * 4, bytes = wide * (size_t)n_row;
-    const bool pinned = bytes <= (size_t)b->c.n_input * b->plan.input_row; // no step is under way
-    const int piece = (n_row + CUDA_FLIGHT - 1) / CUDA_FLIGHT;
-    uint8_t *to = b->pinned + b->plan.pin_input;
-    if (!pinned) {
+    const size_t wide = (size_t)v.width * 4,
+                 room = (size_t)b->c.n_input * b->plan.input_row / CUDA_FLIGHT; // no step is under way
+    int piece = (n_row + CUDA_FLIGHT - 1) / CUDA_FLIGHT;
+    if ((size_t)piece * wide > room) piece = (int)(room / wide);
+    if (!piece) {
         CU(cudaMemcpy2D(out, wide, r.p, r.stride * 4, wide, (size_t)n_row, cudaMemcpyDeviceToHost));
         return INFER_OK;
     }
-    auto rows_of = [&](int i) { return n_row - i * piece < piece ? n_row - i * piece : piece; };
-    for (int i = 0; i < CUDA_FLIGHT && rows_of(i) > 0; i++) { // one comes while the one before is copied
-        CU(cudaMemcpy2DAsync(to + (size_t)(i * piece) * wide, wide, r.p + (size_t)(i * piece) * r.stride,
-                             r.stride * 4, wide, (size_t)rows_of(i), cudaMemcpyDeviceToHost, b->stream));
-        CU(cudaEventRecord(b->done[i], b->stream));
-    }
-    for (int i = 0; i < CUDA_FLIGHT && rows_of(i) > 0; i++) {
-        CU(cudaEventSynchronize(b->done[i]));
-        host_copy((uint8_t *)out + (size_t)(i * piece) * wide, to + (size_t)(i * piece) * wide,
-                  (size_t)rows_of(i) * wide);
+    const int n = (n_row + piece - 1) / piece;
+    uint8_t *const pinned = b->pinned + b->plan.pin_input;
+    auto place = [&](int i) { return pinned + (size_t)(i % CUDA_FLIGHT * piece) * wide; };
+    auto rows_of = [&](int i) { return (size_t)(n_row - i * piece < piece ? n_row - i * piece : piece); };
+    auto ask = [&](int i) -> enum infer_status {
+        CU(cudaMemcpy2DAsync(place(i), wide, r.p + (size_t)(i * piece) * r.stride, r.stride * 4, wide,
+                             rows_of(i), cudaMemcpyDeviceToHost, b->stream));
+        CU(cudaEventRecord(b->done[i % CUDA_FLIGHT], b->stream));
+        return INFER_OK;
+    };
+    for (int i = 0; i < n && i < CUDA_FLIGHT; i++) TRY(ask(i));
+    for (int i = 0; i < n; i++) { // one comes while the one before is copied
+        CU(cudaEventSynchronize(b->done[i % CUDA_FLIGHT]));
+        host_copy((uint8_t *)out + (size_t)(i * piece) * wide, place(i), rows_of(i) * wide);
+        if (i + CUDA_FLIGHT < n) TRY(ask(i + CUDA_FLIGHT));
     }
     return INFER_OK;
 }

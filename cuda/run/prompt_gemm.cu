@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
+#include "cuda/prompt/gemm_act.h"
 #include "cuda/prompt/gemm_fp8.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
@@ -67,7 +68,10 @@ static enum infer_status scaled_run(const cuda_backend *b, const prompt_program 
 // ---- any group
 static enum infer_status launch(const cuda_backend *b, const prompt_gemm *l, int i, const struct route *r,
                                 int n, cudaStream_t s) {
-    CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, r, n, b->sm_count, s));
+    if (l->acted)
+        CU(prompt_act_launch(l->job[i], l->layout[i], r->tokens, n, b->sm_count, s));
+    else
+        CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, r, n, b->sm_count, s));
     return INFER_OK;
 }
 enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l,
@@ -94,8 +98,9 @@ enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p
 static void tune_name(char *buf, size_t n, const cuda_backend *b, const prompt_gemm *l, int i, int bucket) {
     static const char *const epilogue[] = {"store", "add", "glu"};
     snprintf(buf, n, "%s%s %s %s %dx%d <=%d", route_group_name(l->group[i]),
-             b->c.cuda.sm_emulate ? " emulated" : "", route_layout_name(l->layout[i]), epilogue[l->epilogue],
-             l->job[i].n_slab * UNIT_ROWS, l->job[i].u * UNIT_COLS, route_bucket_rows(bucket));
+             b->c.cuda.sm_emulate ? " emulated" : "", route_layout_name(l->layout[i]),
+             l->acted ? "act" : epilogue[l->epilogue], l->job[i].n_slab * UNIT_ROWS, l->job[i].u * UNIT_COLS,
+             route_bucket_rows(bucket));
 }
 // Calls f for every launch of the program that has a choice, with the link and the launch's index.
 template <class F> static enum infer_status each_choice(prompt_program *p, F f) {

@@ -89,11 +89,12 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const enum link_product product = d->is.product;
     const rows out = cuda_rows(
         b, list, product == PRODUCT_LATER ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
-    const bool glu = product == PRODUCT_GATED;
-    const prompt_tiles gated = glu ? prompt_output(b, d, ACT_GATED) : prompt_tiles{};
+    const bool glu = product == PRODUCT_GATED, act = product == PRODUCT_ACTED;
+    const prompt_tiles gated = glu || act ? prompt_output(b, d, ACT_GATED) : prompt_tiles{};
     prompt_gemm *l = &d->gemm;
     memset(l->tuned, -1, sizeof l->tuned);
     l->epilogue = glu ? EPILOGUE_GLU : product == PRODUCT_ADDED ? EPILOGUE_ADD : EPILOGUE_STORE;
+    l->acted = act;
     l->weights = group;
     d->scaled = out;
     d->factor = product == PRODUCT_ROWS ? g->member[0].factor : 1;
@@ -109,7 +110,7 @@ void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
         j->x = d->input.tiles;
         j->k_tiles = d->input.k_tiles;
         j->n_row = row_count(b, d->out_rows);
-        if (glu) {
+        if (glu || act) {
             j->glu = gated.tiles;
             j->glu_order = gated.order;
             j->glu_k_tiles = gated.k_tiles;

@@ -12,6 +12,7 @@ struct prompt_gemm { // one group: a launch per region
     int8_t tuned[CUDA_REGION_MAX][ROUTE_BUCKETS]; // entry of the table, -1: the default rule
     enum route_group group[CUDA_REGION_MAX];      // of kernels
     enum prompt_epilogue epilogue;
+    bool acted;         // an activation of the sums instead (gemm_act.h)
     int weights, n_job; // weight group
 };
 struct prompt_tiles { // rows, and the tiles of a slot that hold them or will

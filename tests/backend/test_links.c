@@ -79,8 +79,9 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', '8', '9', 'F', 'M', 'G', 'R', 'A', 'V', 'H', 'P',
-                                               'X', 'Q', 'S', 'D', 'B', 'C', 'W', 'L', 'U', 'Y', 'T', 'Z'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', '8', '9', 'F', 'M', 'G', 'N', 'R',
+                                               'A', 'V', 'H', 'P', 'X', 'Q', 'S', 'D', 'B',
+                                               'C', 'W', 'L', 'U', 'Y', 'T', 'Z'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -499,7 +500,8 @@ static void blocks_of_towers_are_links(void **state) {
     static const struct {
         const char *type, *golden, *text;
         int sm;
-    } all[] = {{"f16", NULL, ".M.MVhRMRMVhRMR..MM", 90},
+    } all[] = {{"f16", NULL, ".M.MVhRNhRMVhRNhR..MM", 90},
+               {"bf16", NULL, ".M.MVhRNhRMVhRNhR..MM", 90},
                {"bf16", NULL, ".M.MVhRMRMVhRMR..MM", 120},
                {"q8_0", NULL, ".M.MVcRMRMVcRMR..MM", 90},
                {NULL, "golden/tower/gemma4v", ".M.M...VhPM.PM...VhPM.P....M", 90},
