@@ -52,11 +52,18 @@ __global__ void __launch_bounds__(128) attend_merge_kernel(const __grid_constant
         d, t, attend_shape<d, t>::warps, false,                                                              \
             {attend_decode_kernel<d, t, false, false>, attend_decode_kernel < d, t,                          \
              t == KV_F16 && d<256, false>},                                                                  \
-            attend_put_kernel<d, t, false>, attend_shape<d, t>::bytes                                        \
+            attend_put_kernel<d, t, false>, attend_shape<d, t>::bytes, NULL, NULL                            \
+    }
+#define CROWDED(d)                                                                                           \
+    {                                                                                                        \
+        d, KV_F16, attend_shape<d, KV_F16>::warps, false,                                                    \
+            {attend_decode_kernel<d, KV_F16, false, false>, attend_decode_kernel<d, KV_F16, true, false>},   \
+            attend_put_kernel<d, KV_F16, false>, attend_shape<d, KV_F16>::bytes,                             \
+            attend_decode_kernel<d, KV_F16, false, false, true>, attend_shape<d, KV_F16, true>::bytes        \
     }
 static const attend_kernel kernels[] = {
-    KERNEL(64, KV_F16),   KERNEL(128, KV_F16), KERNEL(256, KV_F16), KERNEL(64, KV_Q8_0), KERNEL(128, KV_Q8_0),
-    KERNEL(256, KV_Q8_0), KERNEL(64, KV_F32),  KERNEL(128, KV_F32), KERNEL(256, KV_F32),
+    CROWDED(64),          CROWDED(128),       KERNEL(256, KV_F16), KERNEL(64, KV_Q8_0), KERNEL(128, KV_Q8_0),
+    KERNEL(256, KV_Q8_0), KERNEL(64, KV_F32), KERNEL(128, KV_F32), KERNEL(256, KV_F32),
 };
 // Calls f for each kernel until it says yes.
 template <class F> static bool each_kernel(F f) {
@@ -110,6 +117,10 @@ cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cu
          j.more && j.kernel->d > 128 && divides(j.fine_shift + 1) && j.rep >> (j.fine_shift + 1);)
         j.fine_shift++;
     j.max_row = rows;
+    j.one = false;
+    if (j.kernel->crowd && rows * j.n_item_head > 2 * sm_count)
+        return launch_overlapped(j.kernel->crowd, 4 * sm_count, 128,
+                                 j.kernel->crowd_bytes(j.rep, rows, false), overlap, s, j);
     j.one = rows * j.n_item_head << (j.split_shift > j.fine_shift ? j.split_shift : j.fine_shift) <= blocks;
     cudaError_t e = launch_overlapped(j.kernel->decode[j.take_handoff != NULL], blocks, j.kernel->warps * 32,
                                       j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);
@@ -124,9 +135,11 @@ cudaError_t attend_prepare(void) {
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     each_kernel([&](const attend_kernel &k, bool) {
-        for (int i = 0; i < 3 && e == cudaSuccess; i++) {
-            const void *f = i == 2 ? (const void *)k.put : (const void *)k.decode[i];
-            if (i < 2) e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, most - 1024);
+        for (int i = 0; i < (k.crowd ? 4 : 3) && e == cudaSuccess; i++) {
+            const void *f = i == 3   ? (const void *)k.crowd
+                            : i == 2 ? (const void *)k.put
+                                     : (const void *)k.decode[i];
+            if (i != 2) e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, most - 1024);
             if (e == cudaSuccess)
                 e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
         }

@@ -17,15 +17,18 @@
 
 // Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a
 // part counts in its head [8][32], outputs of the warps [warp][head][D + 4], of each row its position and splits.
-template <int D, int T> struct attend_shape {
+// CROWD: where there are many items, blocks of four warps, four a multiprocessor; each does the work of two of the eight, one after the
+// other, so that the bits stay. There the rows have no place in shared memory.
+template <int D, int T, bool CROWD = false> struct attend_shape {
     static constexpr int width = D * (T == KV_F32 ? 2 : 1), warps = D > 256       ? (T == KV_F32 ? 2 : 4)
                                                                     : width > 256 ? 2
                                                                     : width > 128 ? 4
                                                                                   : 8;
     static constexpr enum kv_type type = (enum kv_type)T;
-    static constexpr int blocks = D > 256 ? 1 : 2;          // of a multiprocessor
-    static constexpr int stages = T == KV_F32 ? 1 : 2;      // tiles of a ring
-    static constexpr int row = D * 2 + 16, tile = 16 * row; // halves; rows out of step with the banks
+    static constexpr int real = CROWD ? 4 : warps;             // warps of a block
+    static constexpr int blocks = D > 256 ? 1 : CROWD ? 4 : 2; // of a multiprocessor
+    static constexpr int stages = T == KV_F32 ? 1 : 2;         // tiles of a ring
+    static constexpr int row = D * 2 + 16, tile = 16 * row;    // halves; rows out of step with the banks
     static constexpr int raw_row = T == KV_F32    ? D * 4
                                    : T == KV_F8   ? D + 2
                                    : T == KV_Q5_0 ? D / 32 * QUANT_Q5_0_BYTES
@@ -35,7 +38,7 @@ template <int D, int T> struct attend_shape {
     static constexpr int parts = T == KV_F32 ? 2 : 1;             // a value is the sum of that many halves
     static constexpr int ring = stages * raw + (T == KV_F16 ? 0 : parts * tile);
     static constexpr int own_row = (T == KV_F16 ? D * 2 : raw_row + 15) & ~15;
-    static constexpr int q = warps * ring, own = q + parts * 8 * row, stat = own + 2 * own_row,
+    static constexpr int q = real * ring, own = q + parts * 8 * row, stat = own + 2 * own_row,
                          share = stat + 2 * 8 * warps * 4, out = share + 8 * 32 * 4;
     // What follows depends on the launch: the outputs of the warps, at `outs`, `out_warp` floats from one to the next, and
     // the rows, at `rows`. one: no block gets a second item, so that a warp's output may lie in its ring.
@@ -44,7 +47,7 @@ template <int D, int T> struct attend_shape {
     };
     static __host__ __device__ constexpr areas lay_out(int rep, int n_row, bool one) {
         const int out_warp = one ? ring / 4 : rep * (D + 4), rows = out + (one ? 0 : warps * out_warp * 4);
-        return {one ? 0 : out, out_warp, rows, rows + n_row * 8};
+        return {one ? 0 : out, out_warp, rows, rows + (CROWD ? 0 : n_row * 8)};
     }
     static size_t bytes(int rep, int n_row, bool one) { return (size_t)lay_out(rep, n_row, one).bytes; }
     static constexpr bool apart =
@@ -184,7 +187,7 @@ template <int D, bool MORE> DEV constexpr int least_split() {
 }
 // The item i of n or, where that is empty, the next of this block; false past the end. FINE: the heads of an item of a row
 // that is not split go to several.
-template <int LEAST, bool FINE>
+template <int LEAST, bool FINE, bool CROWD>
 DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsigned n, unsigned &i,
                    attend_item &it) {
 #pragma unroll 1
@@ -193,10 +196,10 @@ DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsign
         it.head = i % heads;
         it.row = k % n_row;
         it.split = k / n_row;
-        const int2 row = rows[it.row];
+        const int2 row = CROWD ? make_int2(__ldcg(j.t.pos + it.row), 0) : rows[it.row];
         const attend_range r = range_of<LEAST>(j, row.x);
         it.p = row.x;
-        it.n_split = row.y;
+        it.n_split = CROWD ? (row.x - r.first) / r.size + 1 : row.y;
         it.part = 0;
         if (FINE && it.n_split == 1 && it.split >> j.fine_shift == 0) {
             it.part = it.split;
@@ -330,13 +333,34 @@ DEV float merge_parts(float &m, float &l, int width) {
     return f;
 }
 
+// Splits of the rows at most, and what shared memory keeps of each row. A crowd's warps share the rows, by way of at[warp].
+template <class A, int LEAST, bool FINE, bool CROWD>
+DEV unsigned most_splits(const attend_job &j, int2 *rows, int n_row, int *at) {
+    const int w = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    int most = 0;
+#pragma unroll 1
+    for (int i = CROWD ? threadIdx.x : lane; i < n_row; i += CROWD ? A::real * 32 : 32) {
+        const int p = j.t.pos[i];
+        const attend_range r = range_of<LEAST>(j, p);
+        const int splits = (p - r.first) / r.size + 1;
+        if (!CROWD && w == 0) rows[i] = make_int2(p, splits);
+        most = max(most, FINE && splits == 1 ? 1 << j.fine_shift : splits);
+    }
+    if constexpr (CROWD) {
+        at[w] = __reduce_max_sync(~0u, most);
+        __syncthreads();
+        most = at[lane & (A::real - 1)];
+    }
+    return __reduce_max_sync(~0u, most);
+}
+
 // MORE: what a plain Llama does not have: norms behind the rotation, a norm of values, a temperature of scores.
-template <int D, int T, bool PACKETS, bool MORE>
-__global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D, T>::blocks)
+template <int D, int T, bool PACKETS, bool MORE, bool CROWD = false>
+__global__ void __launch_bounds__(attend_shape<D, T, CROWD>::real * 32, attend_shape<D, T, CROWD>::blocks)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
-    using A = attend_shape<D, T>;
+    using A = attend_shape<D, T, CROWD>;
     constexpr bool FINE = MORE && D > 128;
-    constexpr int W = A::warps, S = A::stages, P = D + 4, LEAST = least_split<D, MORE>();
+    constexpr int W = A::warps, R = A::real, S = A::stages, P = D + 4, LEAST = least_split<D, MORE>();
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ int last;
     __shared__ uint32_t tag;
@@ -351,22 +375,15 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
         pdl_wait(); // and only then may those behind begin: they look at the step without waiting for it
     pdl_trigger();
     if (PACKETS && threadIdx.x == 0) tag = handoff_tag(&j.t.step->seq, j.tag);
-    int most = 0, n_row = min(j.t.step->n_row, j.max_row); // never more than there is shared memory for
-#pragma unroll 1
-    for (int i = lane; i < n_row; i += 32) {
-        const int p = j.t.pos[i];
-        const attend_range r = range_of<LEAST>(j, p);
-        const int splits = (p - r.first) / r.size + 1;
-        if (w == 0) rows[i] = make_int2(p, splits);
-        most = max(most, FINE && splits == 1 ? 1 << j.fine_shift : splits);
-    }
-    const unsigned n_item = __reduce_max_sync(~0u, most) * n_row * j.n_item_head;
+    const int n_row = min(j.t.step->n_row, j.max_row); // never more than there is shared memory for
+    const unsigned n_item =
+        most_splits<A, LEAST, FINE, CROWD>(j, rows, n_row, (int *)ms) * n_row * j.n_item_head;
     __syncthreads();
 
     // what the warp fetches next: keys, then values of a tile, then the next tile
     attend_item to;
     unsigned ahead = blockIdx.x - gridDim.x;
-    int key_at = 0, key_end = 0, page = 0;
+    int key_at = 0, key_end = 0, page = 0, to_as = W; // to_as: CROWD: which of the W warps
     size_t place = 0;
     bool fetch_v = false, more = true;
     const int32_t *table = NULL;
@@ -375,10 +392,13 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
             key_at += W * 16;
 #pragma unroll 1
             while (key_at >= key_end && more) {
-                ahead += gridDim.x;
-                more = find_item<LEAST, FINE>(j, rows, n_row, n_item, ahead, to);
-                if (!more) break;
-                key_at = to.key + w * 16;
+                if (!CROWD || (to_as += R) >= W) {
+                    ahead += gridDim.x;
+                    more = find_item<LEAST, FINE, CROWD>(j, rows, n_row, n_item, ahead, to);
+                    if (!more) break;
+                    to_as = w;
+                }
+                key_at = to.key + (CROWD ? to_as : w) * 16;
                 key_end = to.end;
                 table = j.kv.pages + j.t.slot[to.row] * j.kv.max_pages;
                 if (key_at < key_end) page = table[key_at >> 6];
@@ -412,7 +432,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
     attend_item it;
     int slot = 0;
 #pragma unroll 1
-    for (unsigned item = blockIdx.x; find_item<LEAST, FINE>(j, rows, n_row, n_item, item, it);
+    for (unsigned item = blockIdx.x; find_item<LEAST, FINE, CROWD>(j, rows, n_row, n_item, item, it);
          item += gridDim.x) {
         const int p = it.p, chunk = it.head % j.n_chunk, kv_head = it.head / j.n_chunk,
                   n = FINE && it.n_split == 1 ? j.rep >> j.fine_shift : j.rep,
@@ -429,7 +449,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
             waited = true;
         }
 #pragma unroll 1
-        for (int h = w; h < n + 2 * tail; h += W) {
+        for (int h = w; h < n + 2 * tail; h += R) {
             float y[D / 32];
             head_values<D, PACKETS, MORE>(y, j,
                                           h < n    ? j.q_col + (head0 + h) * dk
@@ -454,8 +474,8 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
         }
         __syncthreads();
         if (tail && chunk == 0 && it.part == 0) {
-            copy_row<KV_Q8_0>(j.kv.k + own_place * row_k, own, row_k, threadIdx.x, W * 32);
-            copy_row<KV_Q8_0>(j.kv.v + own_place * row_v, own + A::own_row, row_v, threadIdx.x, W * 32);
+            copy_row<KV_Q8_0>(j.kv.k + own_place * row_k, own, row_k, threadIdx.x, R * 32);
+            copy_row<KV_Q8_0>(j.kv.v + own_place * row_v, own + A::own_row, row_v, threadIdx.x, R * 32);
         }
         // columns beyond the item's heads are never read back: any values do
         uint32_t q[A::parts][D / 32][4];
@@ -465,106 +485,113 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
             for (int i = 0; i < D / 32; i++)
                 ldmatrix4(q[h][i],
                           smem_address(qs) + (h * 8 + (lane & 7)) * A::row + (lane >> 3) * 16 + i * 64);
-        float o[D / 16][4], m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0; // of heads 2 tig and 2 tig + 1
-        uint32_t pr[A::parts][2];
+        // as the warps w, w + R, ..; those without keys are left out of a crowd's sums
+        const int n_as = CROWD ? min(W, (it.end - it.key + 15) >> 4) : W;
+        int as = w;
+#pragma unroll 1
+        do {
+            float o[D / 16][4], m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0; // of heads 2 tig and 2 tig + 1
+            uint32_t pr[A::parts][2];
 #pragma unroll
-        for (int i = 0; i < D / 16; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+            for (int i = 0; i < D / 16; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
 #pragma unroll 1
-        for (int key = it.key + w * 16; key < it.end; key += W * 16)
+            for (int key = it.key + as * 16; key < it.end; key += W * 16)
 #pragma unroll 1
-            for (int v = 0; v < 2; v++) {
-                cp_wait<S - 1>();
-                __syncwarp();
-                uint8_t *raw = ring + slot * A::raw;
-                const int bytes = v ? row_v : row_k;
-                if (tail && key + 16 > p) {
-                    copy_row<T>(raw + (p & 15) * (T == KV_F16 ? A::row : bytes), own + v * A::own_row, bytes,
-                                lane, 32);
+                for (int v = 0; v < 2; v++) {
+                    cp_wait<S - 1>();
                     __syncwarp();
-                }
-                widen<D, T>(wide, raw, v ? dv : dk, bytes);
-                const uint32_t tile = smem_address(T == KV_F16 ? raw : wide);
-                float s[2][4] = {};
-                if (!v) { // scores: keys are the rows of A, heads the columns of B
-                    const uint32_t at = tile + (lane & 15) * A::row + (lane >> 4) * 16;
-#pragma unroll
-                    for (int i = 0; i < D / 16; i++)
-#pragma unroll
-                        for (int h = 0; h < A::parts; h++) {
-                            uint32_t a[4];
-                            ldmatrix4(a, at + h * A::tile + i * 32);
-#pragma unroll
-                            for (int k = 0; k < A::parts - h; k++)
-                                mma_f16(s[i & 1], a[0], a[1], a[2], a[3], q[k][i >> 1][(i & 1) * 2],
-                                        q[k][i >> 1][(i & 1) * 2 + 1]);
-                        }
-                } else { // out: dims are the rows of A
-                    const uint32_t at = tile + ((lane & 7) + (lane >> 4) * 8) * A::row + (lane >> 3 & 1) * 16;
-#pragma unroll
-                    for (int i = 0; i < D / 16; i++)
-#pragma unroll
-                        for (int h = 0; h < A::parts; h++) {
-                            uint32_t a[4];
-                            ldmatrix4_t(a, at + h * A::tile + i * 32);
-#pragma unroll
-                            for (int k = 0; k < A::parts - h; k++)
-                                mma_f16(o[i], a[0], a[1], a[2], a[3], pr[k][0], pr[k][1]);
-                        }
-                }
-                __syncwarp();
-                fetch(slot);
-                slot = slot + 1 == S ? 0 : slot + 1;
-                if (v) continue;
-                float x[4];
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int at = key + (e >> 1) * 8 + gid;
-                    x[e] = (s[0][e] + s[1][e]) * j.scale;
-                    if (j.softcap > 0) x[e] = j.softcap * tanh_fast(x[e]);
-                    x[e] = at <= p && at >= first ? x[e] : -1e30f;
-                }
-                float x0 = fmaxf(x[0], x[2]), x1 = fmaxf(x[1], x[3]);
-                if (__any_sync(~0u, x0 > m0 || x1 > m1)) {
-#pragma unroll
-                    for (int b = 4; b < 32; b <<= 1) {
-                        x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, b));
-                        x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, b));
+                    uint8_t *raw = ring + slot * A::raw;
+                    const int bytes = v ? row_v : row_k;
+                    if (tail && key + 16 > p) {
+                        copy_row<T>(raw + (p & 15) * (T == KV_F16 ? A::row : bytes), own + v * A::own_row,
+                                    bytes, lane, 32);
+                        __syncwarp();
                     }
-                    x0 = fmaxf(m0, x0);
-                    x1 = fmaxf(m1, x1);
-                    const float f0 = exp2_fast(m0 - x0), f1 = exp2_fast(m1 - x1);
-                    m0 = x0, m1 = x1;
-                    l0 *= f0, l1 *= f1;
+                    widen<D, T>(wide, raw, v ? dv : dk, bytes);
+                    const uint32_t tile = smem_address(T == KV_F16 ? raw : wide);
+                    float s[2][4] = {};
+                    if (!v) { // scores: keys are the rows of A, heads the columns of B
+                        const uint32_t at = tile + (lane & 15) * A::row + (lane >> 4) * 16;
 #pragma unroll
-                    for (int i = 0; i < D / 16; i++)
-                        o[i][0] *= f0, o[i][1] *= f1, o[i][2] *= f0, o[i][3] *= f1;
-                }
+                        for (int i = 0; i < D / 16; i++)
 #pragma unroll
-                for (int t = 0; t < 2; t++) { // weights: keys to the rows of B
-                    const float a = exp2_fast(x[2 * t] - m0), c = exp2_fast(x[2 * t + 1] - m1);
-                    l0 += a, l1 += c;
-                    const uint32_t high = pack_half2(a, c);
-                    pr[0][t] = transpose8(high);
-                    if (A::parts == 2) {
-                        const float2 h = half2_bits(high);
-                        pr[A::parts - 1][t] = transpose8(pack_half2(a - h.x, c - h.y));
+                            for (int h = 0; h < A::parts; h++) {
+                                uint32_t a[4];
+                                ldmatrix4(a, at + h * A::tile + i * 32);
+#pragma unroll
+                                for (int k = 0; k < A::parts - h; k++)
+                                    mma_f16(s[i & 1], a[0], a[1], a[2], a[3], q[k][i >> 1][(i & 1) * 2],
+                                            q[k][i >> 1][(i & 1) * 2 + 1]);
+                            }
+                    } else { // out: dims are the rows of A
+                        const uint32_t at =
+                            tile + ((lane & 7) + (lane >> 4) * 8) * A::row + (lane >> 3 & 1) * 16;
+#pragma unroll
+                        for (int i = 0; i < D / 16; i++)
+#pragma unroll
+                            for (int h = 0; h < A::parts; h++) {
+                                uint32_t a[4];
+                                ldmatrix4_t(a, at + h * A::tile + i * 32);
+#pragma unroll
+                                for (int k = 0; k < A::parts - h; k++)
+                                    mma_f16(o[i], a[0], a[1], a[2], a[3], pr[k][0], pr[k][1]);
+                            }
+                    }
+                    __syncwarp();
+                    fetch(slot);
+                    slot = slot + 1 == S ? 0 : slot + 1;
+                    if (v) continue;
+                    float x[4];
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int at = key + (e >> 1) * 8 + gid;
+                        x[e] = (s[0][e] + s[1][e]) * j.scale;
+                        if (j.softcap > 0) x[e] = j.softcap * tanh_fast(x[e]);
+                        x[e] = at <= p && at >= first ? x[e] : -1e30f;
+                    }
+                    float x0 = fmaxf(x[0], x[2]), x1 = fmaxf(x[1], x[3]);
+                    if (__any_sync(~0u, x0 > m0 || x1 > m1)) {
+#pragma unroll
+                        for (int b = 4; b < 32; b <<= 1) {
+                            x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, b));
+                            x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, b));
+                        }
+                        x0 = fmaxf(m0, x0);
+                        x1 = fmaxf(m1, x1);
+                        const float f0 = exp2_fast(m0 - x0), f1 = exp2_fast(m1 - x1);
+                        m0 = x0, m1 = x1;
+                        l0 *= f0, l1 *= f1;
+#pragma unroll
+                        for (int i = 0; i < D / 16; i++)
+                            o[i][0] *= f0, o[i][1] *= f1, o[i][2] *= f0, o[i][3] *= f1;
+                    }
+#pragma unroll
+                    for (int t = 0; t < 2; t++) { // weights: keys to the rows of B
+                        const float a = exp2_fast(x[2 * t] - m0), c = exp2_fast(x[2 * t + 1] - m1);
+                        l0 += a, l1 += c;
+                        const uint32_t high = pack_half2(a, c);
+                        pr[0][t] = transpose8(high);
+                        if (A::parts == 2) {
+                            const float2 h = half2_bits(high);
+                            pr[A::parts - 1][t] = transpose8(pack_half2(a - h.x, c - h.y));
+                        }
                     }
                 }
+#pragma unroll
+            for (int b = 4; b < 32; b <<= 1) {
+                l0 += __shfl_xor_sync(~0u, l0, b);
+                l1 += __shfl_xor_sync(~0u, l1, b);
             }
+            if constexpr (T > KV_Q8_0) turn_sums(o, kv_block(dv));
+            float *st = ms + 2 * tig * W + as;
+            if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
+            float *r = so + as * lay.out_warp + 2 * tig * P + gid;
 #pragma unroll
-        for (int b = 4; b < 32; b <<= 1) {
-            l0 += __shfl_xor_sync(~0u, l0, b);
-            l1 += __shfl_xor_sync(~0u, l1, b);
-        }
-        if constexpr (T > KV_Q8_0) turn_sums(o, kv_block(dv));
-        float *st = ms + 2 * tig * W + w;
-        if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
-        float *r = so + w * lay.out_warp + 2 * tig * P + gid;
-#pragma unroll
-        for (int i = 0; i < D / 16; i++) {
-            if (2 * tig < n) r[i * 16] = o[i][0], r[i * 16 + 8] = o[i][2];
-            if (2 * tig + 1 < n) r[P + i * 16] = o[i][1], r[P + i * 16 + 8] = o[i][3];
-        }
+            for (int i = 0; i < D / 16; i++) {
+                if (2 * tig < n) r[i * 16] = o[i][0], r[i * 16 + 8] = o[i][2];
+                if (2 * tig + 1 < n) r[P + i * 16] = o[i][1], r[P + i * 16 + 8] = o[i][3];
+            }
+        } while (CROWD && (as += R) < n_as);
         __syncthreads();
 
         // the warps' parts in order; then, if there are several splits, the splits in order
@@ -584,15 +611,16 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                 put_column<true>(j, it.row, it.row, col, y);
         };
 #pragma unroll 1
-        for (int h = w; h < n; h += W) {
-            float m = ms[h * W + (lane & (W - 1))], l = ls[h * W + (lane & (W - 1))];
+        for (int h = w; h < n; h += R) {
+            const bool has = !CROWD || (lane & (W - 1)) < n_as;
+            float m = has ? ms[h * W + (lane & (W - 1))] : -1e30f, l = has ? ls[h * W + (lane & (W - 1))] : 0;
             const float f = merge_parts(m, l, W);
             share[h * 32 + lane] = whole ? __fdividef(f, l + sink(h, m)) : f;
             if (!whole && lane == 0)
                 __stcg((float2 *)(part + (h * j.max_split + it.split) * part_row + dv), make_float2(m, l));
         }
         __syncthreads();
-        constexpr int STEP = W * 32, PAIR = 2; // columns of a thread at a time
+        constexpr int STEP = R * 32, PAIR = 2; // columns of a thread at a time
 #pragma unroll 1
         for (int i = threadIdx.x; i < cols; i += PAIR * STEP) {
             float y[PAIR] = {};
@@ -601,7 +629,8 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                 const int c = i + u * STEP < cols ? i + u * STEP : i, h = __umulhi(c, j.dv_inverse);
                 const float *f = share + h * 32, *from = so + h * P + c - h * dv;
 #pragma unroll
-                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * lay.out_warp], y[u]);
+                for (int k = 0; k < W; k++)
+                    if (!CROWD || k < n_as) y[u] = fmaf(f[k], from[k * lay.out_warp], y[u]);
                 if (!whole && i + u * STEP < cols)
                     __stcg(part + (h * j.max_split + it.split) * part_row + c - h * dv, y[u]);
             }
@@ -609,7 +638,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
             for (int u = 0; u < PAIR; u++)
                 if (whole && i + u * STEP < cols) give(i + u * STEP, y[u]);
         }
-        if (whole || attend_shape<D, T>::apart) continue;
+        if (whole || A::apart) continue;
         __syncthreads();
         if (threadIdx.x == 0) {
             __threadfence();
@@ -641,7 +670,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                 }
                 if (!known) {
 #pragma unroll 1
-                    for (int h = w; h < n; h += W) {
+                    for (int h = w; h < n; h += R) {
                         float2 ml = make_float2(-1e30f, 0);
                         if (lane < it.n_split)
                             ml = __ldcg((const float2 *)(part + (h * j.max_split + lane) * part_row + dv));
@@ -689,4 +718,6 @@ struct attend_kernel {
     bool apart;                                                    // attend_merge_launch follows
     void (*decode[2])(const attend_job), (*put)(const attend_job); // decode: without and with packets
     size_t (*bytes)(int rep, int n_row, bool one);
+    void (*crowd)(const attend_job); // for many items; NULL: none
+    size_t (*crowd_bytes)(int rep, int n_row, bool one);
 };

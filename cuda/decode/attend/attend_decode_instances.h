@@ -8,7 +8,7 @@ enum { ATTEND_MORE = 4 }; // sizes of heads
     {                                                                                                        \
         d, t, attend_shape<d, t>::warps, attend_shape<d, t>::apart,                                          \
             {attend_decode_kernel<d, t, false, true>, attend_decode_kernel<d, t, false, true>},              \
-            attend_put_kernel<d, t, true>, attend_shape<d, t>::bytes                                         \
+            attend_put_kernel<d, t, true>, attend_shape<d, t>::bytes, NULL, NULL                             \
     }
 #define ATTEND_MORE_SET(name, t)                                                                             \
     const struct attend_kernel name[ATTEND_MORE] = {ATTEND_MORE_KERNEL(64, t), ATTEND_MORE_KERNEL(128, t),   \
