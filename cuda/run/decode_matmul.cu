@@ -189,7 +189,7 @@ static enum infer_status run_part(const decode_step &s, const matmul_link *l, co
 }
 // Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
 static enum infer_status run_half(const decode_step &s, const matmul_link *l, const gemv_args &j, int rows) {
-    const int most = skinny_most(l->k->epilogue);
+    const int most = skinny_most(l->k, skinny_chip(s.b));
     for (int i = 0; i < rows; i += most) TRY(run_part(s, l, j, i, rows - i < most ? rows - i : most, rows));
     return INFER_OK;
 }

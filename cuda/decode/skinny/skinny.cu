@@ -89,19 +89,66 @@ static double cycles(const struct skinny_entry *e, int mw) {
     return most > alone ? most : alone;
 }
 
+int skinny_most(const struct mm_kernel *k, int sm) {
+    if (k->epilogue == EPI_HEAD) return HALF_BEST;
+    const struct skinny_entry *e = find(k, WIDE_ROWS, sm, false);
+    return e && e->wide ? (int)WIDE_ROWS : (int)HALF_ROWS;
+}
 bool skinny_fits(const struct mm_kernel *k, const struct gemv_args *j, int sm, size_t smem) {
     struct skinny_job w = {};
     w.j = *j;
     w.epilogue = k->epilogue;
-    for (int rows = 2; rows <= skinny_most(w.epilogue); rows *= 2)
+    for (int rows = 2; rows <= skinny_most(k, sm); rows *= 2)
         if (!skinny_plan(&w, k, rows, sm, 1, smem, 0)) return false;
     return true;
+}
+// Rings of a block of a cluster: of the rows' column tiles, and of units of weights. again: some block has another item, so that
+// sums have a place beside the rings.
+static void wide_rings(struct skinny_job *w, const struct skinny_entry *e, bool again, size_t smem) {
+    const int best = best_bytes(WIDE_TILES, w->epilogue == EPI_HEAD), sums = WIDE_TILES * WIDE_NT * 512,
+              left = (int)smem - WIDE_RING_AT - best - (again ? sums : 0);
+    w->stage_bytes = (WIDE_TILES * weight_bytes(e, 1) + 1023) / 1024 * 1024;
+    w->weight_stages = w->stage_bytes > 24 << 10 ? 2 : 3;
+    w->stages = (left - w->weight_stages * w->stage_bytes) / e->x;
+    if (w->stages > WIDE_STAGES) w->stages = WIDE_STAGES;
+    w->weights_at = WIDE_RING_AT + w->stages * e->x;
+    w->best_at = w->weights_at + w->weight_stages * w->stage_bytes;
+    w->smem = w->best_at + best;
+    w->sums_at = again ? w->smem : WIDE_RING_AT;
+    w->smem += again ? sums : 0;
+}
+// Items of pairs of blocks; as many parts of the columns as leave the least work for the busiest.
+static bool wide_plan(struct skinny_job *w, const struct skinny_entry *e, int rows, int sm_count, size_t smem,
+                      size_t part_bytes) {
+    double least = 1e30;
+    int best = 1;
+    const int clusters = sm_count > 1 ? sm_count / 2 : 1;
+    w->entry = e;
+    w->j.n_cand = sm_count & ~1;
+    w->mw = WIDE_TILES;
+    w->groups = ceil_div(rows, WIDE_NT * 8);
+    const int pairs =
+        w->groups * (ceil_div(w->tiles[0], 2 * WIDE_TILES) + ceil_div(w->tiles[1], 2 * WIDE_TILES));
+    for (int splits = 1; splits <= w->classes; splits *= 2) {
+        if (splits > 1 && (pairs * splits > clusters || pairs * 2 > HALF_COUNTS || w->epilogue == EPI_HEAD ||
+                           (size_t)(pairs * 2 * w->classes * WIDE_TILES * WIDE_NT) * 512 > part_bytes))
+            break;
+        const double cost = ceil_div(pairs * splits, clusters) * (600. * w->n_column / splits + 8000) +
+                            (splits > 1 ? 4600 : 0);
+        if (cost >= least) continue;
+        least = cost;
+        best = splits;
+    }
+    w->splits = best;
+    for (int i = 0; i < 2; i++) w->items[i] = ceil_div(w->tiles[i], 2 * WIDE_TILES) * w->groups * best;
+    wide_rings(w, e, w->items[0] + w->items[1] > clusters, smem);
+    return w->stages > 1 && w->weight_stages > 1;
 }
 bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
                  size_t part_bytes) {
     double least = 1e30;
     struct skinny_job best = {};
-    if (rows > skinny_most(w->epilogue)) return false;
+    if (rows > skinny_most(k, sm)) return false;
     w->rows = rows;
     w->pitch = half_pitch(rows);
     for (int i = 0; i < 2; i++) w->tiles[i] = w->j.steps[i] * k->r;
@@ -111,6 +158,12 @@ bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int 
     for (int shared = 0; shared < 2; shared++) {
         const struct skinny_entry *e = find(k, rows, sm, shared);
         if (!e || (shared && (e->nt * 8 < rows || skinny_classes(e->l) != k->warps))) continue;
+        if (e->wide) {
+            if (!wide_plan(w, e, rows, sm_count, smem, part_bytes)) return false;
+            best = *w;
+            least = 0;
+            continue;
+        }
         const int step = e->group ? 4 : 1;
         w->groups = ceil_div(rows, e->nt * 8);
         for (int mw = step; mw <= (shared ? act_tiles_shared(e->l) : skinny_warps(e->l, e->nt, e->group));
@@ -137,9 +190,29 @@ bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int 
     while (1 << w->split_bits < w->splits) w->split_bits++;
     return least < 1e30;
 }
+// A launch in clusters of so many blocks.
+template <class... A, class... B>
+static cudaError_t launch_clusters(void (*k)(A...), int grid, int cluster, int block, size_t smem,
+                                   cudaStream_t s, B... args) {
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute at[2] = {};
+    c.gridDim = dim3((unsigned)grid);
+    c.blockDim = dim3((unsigned)block);
+    c.dynamicSmemBytes = smem;
+    c.stream = s;
+    c.attrs = at;
+    c.numAttrs = 2;
+    at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    at[0].val.programmaticStreamSerializationAllowed = 1;
+    at[1].id = cudaLaunchAttributeClusterDimension;
+    at[1].val.clusterDim.x = (unsigned)cluster;
+    at[1].val.clusterDim.y = at[1].val.clusterDim.z = 1;
+    return cudaLaunchKernelEx(&c, k, A(args)...);
+}
 cudaError_t skinny_launch(const struct skinny_job *w, int sm_count, cudaStream_t s) {
     const int warps = w->entry->shared ? skinny_classes(w->entry->l) * w->mw : w->mw,
               threads = (warps + skinny_helpers(w->entry->group)) * 32;
+    if (w->entry->wide) return launch_clusters(w->entry->run, sm_count & ~1, 2, 384, (size_t)w->smem, s, *w);
     return launch_overlapped(w->entry->run, sm_count, threads, (size_t)w->smem, true, s, *w);
 }
 cudaError_t skinny_prepare(void) {

@@ -10,6 +10,19 @@ enum {
     HALF_FACTOR = 128, // of shared memory: a float for each row
     HALF_RING_AT = 3072
 };
+// Clusters of two blocks, see skinny_wide.cuh
+enum {
+    WIDE_NT = 16,     // groups of 8 rows of a block
+    WIDE_TILES = 8,   // row tiles of a block
+    WIDE_ROWS = 1024, // of a launch
+    WIDE_STAGES = 12, // of a ring at most
+    WIDE_X_FULL = 0,  // of shared memory: barriers of the rings of rows and of weights
+    WIDE_X_EMPTY = 96,
+    WIDE_W_FULL = 192,
+    WIDE_W_EMPTY = 288,
+    WIDE_FACTOR = 384,
+    WIDE_RING_AT = 5120
+};
 
 #if defined(__CUDACC__)
 #define HALF_FN static __host__ __device__ inline constexpr
@@ -48,11 +61,14 @@ struct skinny_job {
     int sums_at, best_at, smem;        // of shared memory; behind the best: the output of each row
     const struct skinny_entry *entry;
     int first; // row of the step that is row 0 here, a multiple of 8: what x and the others point to
+    int weights_at,
+        weight_stages; // wide: the weights' ring, of slots of stage_bytes; items are those of two blocks
 };
 struct skinny_entry {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
     bool shared;       // a row tile's classes on a warp each
     bool group;        // warpgroups
+    bool wide;         // clusters of two blocks
     int nt, x;         // groups of 8 rows; bytes of rows of a column tile
     void (*run)(const skinny_job);
 };
@@ -60,7 +76,7 @@ enum { SKINNY_ENTRIES = 7 }; // of a layout, or two
 // Whether there are kernels for a link in every size of launch, without sharing tiles between blocks.
 bool skinny_fits(const struct mm_kernel *k, const struct gemv_args *j, int sm, size_t smem);
 // Rows of a launch at most.
-static inline int skinny_most(enum mm_epilogue e) { return e == EPI_HEAD ? HALF_BEST : HALF_ROWS; }
+int skinny_most(const struct mm_kernel *k, int sm);
 // Fills all but j, epilogue, part, count and first; rows: of the launch; sm: compute capability * 10; part_bytes: what part has.
 bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
                  size_t part_bytes);

@@ -65,13 +65,14 @@ template <int NT> struct skinny_many {
 #pragma unroll
             for (int u = 0; u < U; u++) half_give_tiles(k, f, row(turn, u), n_row, v[u]);
     }
-    MEM void finish(const float (&sum)[NT][4]) const {
+    // sums(v, turn): a turn's
+    template <class S> MEM void finish_of(S sums) const {
         float v[U][4], res[U][4] = {}, next[U][4] = {};
         const bool adds = k.epilogue == EPI_ADD;
         if (adds) residual(next, 0);
 #pragma unroll 1
         for (int turn = 0; turn < TURNS && row(turn, 0) < n_row; turn++) {
-            take(v, sum, turn);
+            sums(v, turn);
             if (adds) {
 #pragma unroll
                 for (int i = 0; i < U * 4; i++) res[i >> 2][i & 3] = next[i >> 2][i & 3];
@@ -85,5 +86,18 @@ template <int NT> struct skinny_many {
                 for (int u = 0; u < U; u++) half_store(k, f, row(turn, u), n_row, v[u], at);
             }
         }
+    }
+    MEM void finish(const float (&sum)[NT][4]) const {
+        finish_of([&](float(&v)[U][4], int turn) { take(v, sum, turn); });
+    }
+    // Of sums in shared memory, a float4 a lane for each group.
+    MEM void finish_from(const float4 *sum) const {
+        finish_of([&](float(&v)[U][4], int turn) {
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                const float4 a = sum[(turn + u * TURNS) * 32];
+                v[u][0] = a.x * down, v[u][1] = a.y * down, v[u][2] = a.z * down, v[u][3] = a.w * down;
+            }
+        });
     }
 };
