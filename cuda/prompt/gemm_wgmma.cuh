@@ -118,28 +118,29 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
     if (lane < CL) cluster_arrive(empty + last * 8, lane);
 }
 
-// One warp: lane i < 8 copies row tile i's codes, lane 0 also this block's share of the activations.
+// Four warps, two row tiles' codes each: a warp begins its lanes' copies one after the other, and one warp took longer for eight of them than
+// few tokens take. Thread 0 copies this block's share of the activations, too.
 template <class R, int L, int BN, int CL>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
                         int rank, int &stage, uint32_t &phase) {
     using F = operands<L>;
-    int lane = threadIdx.x & 31;
+    const int lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * 2 + (lane & 1);
     const uint8_t *x =
         j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
-    const uint8_t *w = j.w + (size_t)slab_tile(j, slab0 + lane) * j.u * F::unit;
+    const uint8_t *w = j.w + (size_t)slab_tile(j, slab0 + mine) * j.u * F::unit;
     for (int k = 0; k < j.k_tiles; k++) {
         uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
         barrier_wait(empty + stage * 8, phase ^ 1);
-        if (lane == 0) {
+        if (threadIdx.x == 0) {
             barrier_expect(bar, R::stage);
             bulk_multicast(at + rank * (BN * 128 / CL), x + (size_t)k * PROMPT_TILE_BYTES, BN * 128 / CL, bar,
                            (1 << CL) - 1);
         }
         __syncwarp();
-        if (lane < 8)
+        if (lane < 2)
 #pragma unroll
             for (int i = 0; i < F::n_piece; i++)
-                bulk_copy(at + R::x + lane * R::tile + i * F::piece_bytes,
+                bulk_copy(at + R::x + mine * R::tile + i * F::piece_bytes,
                           w + (size_t)(k / tiles_per_unit<L>)*F::unit + F::piece(k % tiles_per_unit<L>, i),
                           F::piece_bytes, bar);
         if (++stage == R::stages) {
@@ -197,10 +198,9 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
     int n_row = *j.n_row, n_tok = (n_row + BN - 1) / BN, n_tile = (j.n_slab + 8 * CL - 1) / (8 * CL) * n_tok;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x < 32)
-            for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-                prompt_produce<R, L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
-                                             full, empty, rank, stage, phase);
+        for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
+            prompt_produce<R, L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring, full,
+                                         empty, rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int warp = (threadIdx.x >> 5) - 4;
