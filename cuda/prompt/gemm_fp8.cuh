@@ -1,13 +1,18 @@
 // The kernel of FP8 products of prompt rows on sm_90a. Weights come as they lie in the layout, from shared memory to A operands
 // in registers; activations, from shared memory, are the B operand.
 //
-// A cluster of two blocks takes 256 rows of W and BN tokens (CR 2), or 128 rows and 2 BN tokens (CT 2: measured, not chosen). In each
-// block one warp streams units of its row tiles and its share of the activations, multicast where both read them, and two warpgroups of
-// 64 rows each consume them: while the tensor cores multiply 64 tokens, a warpgroup adds the sums of those before, scaled, to its own.
+// A cluster of two blocks takes 256 rows of W and BN tokens. In each block one warp streams units of its row tiles and its share of the
+// activations, which both blocks read, and two warpgroups of 64 rows each consume them: while the tensor cores multiply for one, the
+// other adds its sums of a block of columns, scaled, to its own.
 #pragma once
 #include "cuda/prompt/gemm_fp8.h"
 #include "cuda/prompt/gemm_wgmma.cuh"
 
+enum { FP8_CLUSTER = 2 };
+// Tiles of a cluster.
+template <int BN> static __host__ __device__ inline int fp8_tiles(const prompt_job &j, int n_row) {
+    return (n_row + BN - 1) / BN * ((j.n_slab + 8 * FP8_CLUSTER - 1) / (8 * FP8_CLUSTER));
+}
 // Two rings: stages of activations of a block of columns, and units of 8 row tiles, which are two blocks. Behind them the block's gated
 // units, see prompt_ring.
 template <int BN, int EPI> struct fp8_ring {
@@ -36,12 +41,12 @@ template <int STAGES> struct ring_place {
     }
 };
 
-// D[64][64] += A[64][32] B[32][64], or where FIRST D = : both e4m3, K contiguous.
-template <int FIRST> DEV void wgmma_e4m3(float (&d)[32], const uint32_t (&a)[4], uint32_t b) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" WGMMA_DESCRIPTOR(
-                     "db", "%36") "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" W32
-                                  "}, {%32, %33, %34, %35}, db, p, 1, 1;\n}"
-                 : D16(d, 0), D16(d, 16)
+// D[64][128] += A[64][32] B[32][128], or where FIRST D = : both e4m3, K contiguous.
+template <int FIRST> DEV void wgmma_e4m3(float (&d)[64], const uint32_t (&a)[4], uint32_t b) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n" WGMMA_DESCRIPTOR(
+                     "db", "%68") "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" W64
+                                  "}, {%64, %65, %66, %67}, db, p, 1, 1;\n}"
+                 : D64(d, 0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(!FIRST));
 }
 // A word of codes of LAYOUT_F8 as four e4m3 bytes.
@@ -69,32 +74,21 @@ struct fp8_scales {
     float lo, hi;
 };
 
-// Blocks of a cluster: CR by rows of W, which share tokens, times CT by tokens, which share rows; rank r + CR t. What a block copies for
-// others it copies again when all of them have read it.
-template <int CR, int CT> struct fp8_cluster {
-    static constexpr int size = CR * CT;
-    int r, t;
-    MEM explicit fp8_cluster(int rank) : r(rank % CR), t(rank / CR) {}
-    MEM uint16_t same_tokens() const { return (uint16_t)(((1 << CR) - 1) << (t * CR)); }
-    MEM uint16_t same_rows() const { return (uint16_t)((CT == 1 ? 1 : 1 | 1 << CR) << r); }
-};
-
 // Sums of a tile, by one warp of a warpgroup.
-template <int BN, int EPI, int CR, int CT> struct fp8_consumer {
+template <int BN, int EPI> struct fp8_consumer {
     using R = fp8_ring<BN, EPI>;
     ring_place<R::x_stages> x;
     ring_place<R::w_stages> w; // of the next block's operands
     uint32_t ring, code, own;  // this lane's codes in a unit, and scales of its rows
-    int warp, x_from, w_from;  // blocks that this thread tells of what was read; -1: none
+    int warp, x_from;          // the block that this thread tells of tokens that were read; -1: none
 
     // Places are kept in registers: the compiler would rather make them anew in every block.
     MEM fp8_consumer(uint32_t ring, const ring_place<R::x_stages> &tokens,
-                     const ring_place<R::w_stages> &units, const fp8_cluster<CR, CT> &c)
+                     const ring_place<R::w_stages> &units)
         : x(tokens), w(units), ring(ring) {
         const int i = threadIdx.x & 127, lane = i & 31;
         warp = (threadIdx.x >> 5) - 4;
-        x_from = i < CR ? c.t * CR + i : -1;
-        w_from = lane < CT ? c.r + lane * CR : -1;
+        x_from = i < FP8_CLUSTER ? i : -1;
         code = ring + warp * R::unit + lane * 16;
         own = ring + warp * R::unit + format<LAYOUT_F8>::scales + (lane >> 2) * 8;
         asm volatile("" : "+r"(code), "+r"(own), "+r"(x.first), "+r"(w.first));
@@ -112,43 +106,36 @@ template <int BN, int EPI, int CR, int CT> struct fp8_consumer {
     MEM void end_unit(uint32_t (&a)[4][4]) {
         fp8_operands(a, code + w.stage * R::w_stage + 2048);
         __syncwarp();
-        if (w_from >= 0) cluster_arrive(w.empty(), w_from);
+        if ((threadIdx.x & 31) == 0) barrier_arrive(w.empty());
         w.next();
     }
-    // Products of a block with 64 tokens, a group of their own. at: the first of them.
-    static MEM void start(float (&part)[32], const uint32_t (&a)[4][4], uint32_t at) {
+    // Products of a block with 128 tokens. at: the first of them.
+    static MEM void multiply(float (&part)[64], const uint32_t (&a)[4][4], uint32_t at) {
         const uint32_t b = wgmma_descriptor(at);
         wgmma_fence();
         wgmma_e4m3<1>(part, a[0], b);
 #pragma unroll
         for (int g = 1; g < 4; g++) wgmma_e4m3<0>(part, a[g], b + 2 * g);
         wgmma_commit();
-    }
-    static MEM void add(float (&sum)[BN / 2], int first, float (&part)[32], const fp8_scales &s) {
+        wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
         wgmma_pin(part);
-#pragma unroll
-        for (int i = 0; i < 32; i++) sum[first + i] = fmaf(part[i], i & 2 ? s.hi : s.lo, sum[first + i]);
     }
-    // One block: 64 tokens are with the tensor cores while those before are added. next(): operands of the next block in place of a.
+    // One block, 128 tokens at a time. next(): operands of the next block in place of a.
     template <class F> MEM void block(float (&sum)[BN / 2], uint32_t (&a)[4][4], fp8_scales s, F next) {
-        constexpr int GROUPS = BN / 64, BYTES = 64 * FP8_COLS;
-        float part[2][32];
+        float part[64];
         const uint32_t at = ring + R::x_at + x.stage * R::x_stage;
         barrier_wait(x.full(), x.phase);
-        start(part[0], a, at);
-        start(part[1], a, at + BYTES);
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            if (g + 1 < GROUPS) {
-                wgmma_wait<1>();
-            } else {
-                wgmma_wait<0>();
+        for (int g = 0; g < BN / 128; g++) {
+            multiply(part, a, at + g * 128 * FP8_COLS);
+            if (g + 1 == BN / 128) {
                 if (x_from >= 0) cluster_arrive(x.empty(), x_from);
                 x.next();
                 next();
             }
-            add(sum, g * 32, part[g & 1], s);
-            if (g + 2 < GROUPS) start(part[g & 1], a, at + (g + 2) * BYTES);
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                sum[g * 64 + i] = fmaf(part[i], i & 2 ? s.hi : s.lo, sum[g * 64 + i]);
         }
     }
     MEM void tile(float (&sum)[BN / 2], int n_block) {
@@ -177,22 +164,23 @@ template <int BN, int EPI, int CR, int CT> struct fp8_consumer {
     }
 };
 
-// One warp: lane i < 8 / CT copies units of a row tile, lane 0 also this block's share of the activations.
-template <int BN, int EPI, int CR, int CT> struct fp8_producer {
+// One warp: lane i < 8 copies units of a row tile, lane 0 also this block's share of the activations. What a block copies for both it
+// copies again when both have read it.
+template <int BN, int EPI> struct fp8_producer {
     using R = fp8_ring<BN, EPI>;
-    static constexpr int TILES = 8 / CT, SHARE = R::x_stage / CR;
-    const fp8_cluster<CR, CT> &c;
+    static constexpr int TILES = 8, SHARE = R::x_stage / FP8_CLUSTER;
+    int rank;
     uint32_t ring;
     ring_place<R::x_stages> x;
     ring_place<R::w_stages> w;
 
-    MEM void unit(const uint8_t *from, int tile, bool takes) {
-        const uint32_t to = ring + w.stage * R::w_stage + tile * R::unit;
+    MEM void unit(const uint8_t *from) {
+        const int lane = threadIdx.x & 31;
+        const uint32_t to = ring + w.stage * R::w_stage + lane * R::unit;
         barrier_wait(w.empty(), w.phase ^ 1);
-        if ((threadIdx.x & 31) == 0) barrier_expect(w.full(), R::w_stage);
+        if (lane == 0) barrier_expect(w.full(), R::w_stage);
         __syncwarp();
-        if (takes && CT > 1) bulk_multicast(to, from, R::unit, w.full(), c.same_rows());
-        if (takes && CT == 1) bulk_copy(to, from, R::unit, w.full());
+        if (lane < TILES) bulk_copy(to, from, R::unit, w.full());
         w.next();
     }
     MEM void tokens(const uint8_t *from) {
@@ -200,63 +188,82 @@ template <int BN, int EPI, int CR, int CT> struct fp8_producer {
         barrier_wait(x.empty(), x.phase ^ 1);
         if ((threadIdx.x & 31) == 0) {
             barrier_expect(bar, R::x_stage);
-            if (CR > 1)
-                bulk_multicast(to + c.r * SHARE, from + c.r * SHARE, SHARE, bar, c.same_tokens());
-            else
-                bulk_copy(to, from, SHARE, bar);
+            bulk_multicast(to + rank * SHARE, from + rank * SHARE, SHARE, bar, (1 << FP8_CLUSTER) - 1);
         }
         __syncwarp();
         x.next();
     }
     MEM void tile(const prompt_job &j, int slab0, int t0, int n_block) {
-        const int lane = threadIdx.x & 31, i = c.t * TILES + lane;
-        const uint8_t *from = j.w + (size_t)slab_tile(j, slab0 + i) * j.u * R::unit;
+        const uint8_t *from = j.w + (size_t)slab_tile(j, slab0 + (threadIdx.x & 31)) * j.u * R::unit;
         for (int k = 0; k < n_block; k++) {
-            if (!(k & 1)) unit(from + (size_t)(k >> 1) * R::unit, i, lane < TILES);
+            if (!(k & 1)) unit(from + (size_t)(k >> 1) * R::unit);
             tokens(j.mx + ((size_t)k * j.mx_rows + t0) * FP8_COLS);
         }
     }
 };
 
-template <int EPI, int BN, int CR, int CT>
+// Sums d[4 i + 2 h + q] of rows t0 + 8 i + 2 t + q to those that are there, which are not read first: what is sent is on its way while
+// the next tile begins. One sum comes to each, so the bits are those of a read, an addition and a write.
+template <int BN>
+DEV void fp8_add(const prompt_job &j, const float (&d)[BN / 2], int slab, int t0, int n_row) {
+    if (slab >= j.n_slab) return;
+    const prompt_member &m = member_of(j, slab);
+    const int lane = threadIdx.x & 31, row = t0 + 2 * (lane & 3), r = (slab - m.slab) * 16 + (lane >> 2),
+              left = n_row - row;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int n = r + 8 * h;
+        if (n >= m.n) continue;
+        const float bias = m.bias ? m.bias[n] : 0.f;
+        float *p = j.out + m.col + n + (size_t)row * j.stride;
+#pragma unroll
+        for (int i = 0; i < BN / 4; i++) {
+            if (8 * (i >> 1) + (i & 1) < left)
+                atomicAdd(p + (i & 1) * j.stride, d[4 * (i >> 1) + 2 * h + (i & 1)] + bias);
+            if (i & 1) p += 8 * j.stride;
+        }
+    }
+}
+
+template <int EPI, int BN>
 __global__ void __launch_bounds__(384, 1) gemm_fp8_kernel(const __grid_constant__ prompt_job j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using R = fp8_ring<BN, EPI>;
-    using C = fp8_cluster<CR, CT>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * (R::x_stages + R::w_stages)];
     const uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u;
     const ring_place<R::x_stages> x(smem_address(bars));
     const ring_place<R::w_stages> w(x.first + 16 * R::x_stages);
-    const C c((int)cluster_rank());
+    const int rank = (int)cluster_rank();
     if (threadIdx.x == 0) {
-        x.begin(2 * CR); // a thread of each warpgroup
-        w.begin(8 * CT); // one of each warp
+        x.begin(2 * FP8_CLUSTER); // a thread of each warpgroup
+        w.begin(8);               // one of each warp
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     cluster_sync();
     pdl_wait();
-    const int n_block = fp8_blocks(j.k_tiles), n_row = *j.n_row, n_tok = (n_row + BN * CT - 1) / (BN * CT),
-              n_tile = (j.n_slab + 8 * CR - 1) / (8 * CR) * n_tok;
-    const auto slab_at = [&](int tile) { return (tile / n_tok * CR + c.r) * 8; };
-    const auto token_at = [&](int tile) { return (tile % n_tok * CT + c.t) * BN; };
+    const int n_block = fp8_blocks(j.k_tiles), n_row = *j.n_row, n_tok = (n_row + BN - 1) / BN,
+              n_tile = fp8_tiles<BN>(j, n_row), first = blockIdx.x / FP8_CLUSTER,
+              step = gridDim.x / FP8_CLUSTER;
+    const auto slab_at = [&](int tile) { return (tile / n_tok * FP8_CLUSTER + rank) * 8; };
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        fp8_producer<BN, EPI, CR, CT> p = {c, ring, x, w};
+        fp8_producer<BN, EPI> p = {rank, ring, x, w};
         if (threadIdx.x < 32)
-            for (int tile = blockIdx.x / C::size; tile < n_tile; tile += gridDim.x / C::size)
-                p.tile(j, slab_at(tile), token_at(tile), n_block);
+            for (int tile = first; tile < n_tile; tile += step)
+                p.tile(j, slab_at(tile), tile % n_tok * BN, n_block);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        fp8_consumer<BN, EPI, CR, CT> own(ring, x, w, c);
-        for (int tile = blockIdx.x / C::size; tile < n_tile; tile += gridDim.x / C::size) {
-            const int slab0 = slab_at(tile), t0 = token_at(tile);
+        fp8_consumer<BN, EPI> own(ring, x, w);
+        for (int tile = first; tile < n_tile; tile += step) {
+            const int slab0 = slab_at(tile), t0 = tile % n_tok * BN;
             float d[BN / 2];
             own.tile(d, n_block);
-            if (t0 >= n_row) continue;
             own.finish(d, (const float *)j.mx_scale + t0);
             if constexpr (EPI == EPILOGUE_GLU)
                 prompt_finish_gated<BN>(j, d, slab0, own.warp, t0, n_row, ring + R::out_at);
+            else if constexpr (EPI == EPILOGUE_ADD)
+                fp8_add<BN>(j, d, slab0 + own.warp, t0, n_row);
             else
                 prompt_store<EPI, BN, 16>(j, d, slab0 + own.warp, t0, n_row);
         }
@@ -266,21 +273,19 @@ __global__ void __launch_bounds__(384, 1) gemm_fp8_kernel(const __grid_constant_
 #endif
 }
 
-template <int EPI, int BN, int CR, int CT>
-cudaError_t fp8_start(const prompt_job &j, int n, int sm_count, cudaStream_t s) {
-    constexpr int CL = CR * CT;
-    int clusters = (n + BN * CT - 1) / (BN * CT) * ((j.n_slab + 8 * CR - 1) / (8 * CR));
-    if (clusters > sm_count / CL) clusters = sm_count / CL;
-    auto kernel = gemm_fp8_kernel<EPI, BN, CR, CT>;
+template <int EPI, int BN> cudaError_t fp8_start(const prompt_job &j, int n, int sm_count, cudaStream_t s) {
+    int clusters = fp8_tiles<BN>(j, n);
+    if (clusters > sm_count / FP8_CLUSTER) clusters = sm_count / FP8_CLUSTER;
+    auto kernel = gemm_fp8_kernel<EPI, BN>;
     cudaError_t e =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, fp8_ring<BN, EPI>::smem);
     if (e != cudaSuccess) return e;
     cudaLaunchAttribute a = {};
     a.id = cudaLaunchAttributeClusterDimension;
-    a.val.clusterDim.x = CL;
+    a.val.clusterDim.x = FP8_CLUSTER;
     a.val.clusterDim.y = a.val.clusterDim.z = 1;
     cudaLaunchConfig_t c = {};
-    c.gridDim = dim3((unsigned)(clusters * CL));
+    c.gridDim = dim3((unsigned)(clusters * FP8_CLUSTER));
     c.blockDim = dim3(384);
     c.dynamicSmemBytes = fp8_ring<BN, EPI>::smem;
     c.stream = s;
@@ -289,6 +294,5 @@ cudaError_t fp8_start(const prompt_job &j, int n, int sm_count, cudaStream_t s) 
     return cudaLaunchKernelEx(&c, kernel, j);
 }
 template <int EPI> cudaError_t fp8_tile(const prompt_job &j, int n, int sm_count, cudaStream_t s) {
-    return n > 128 ? fp8_start<EPI, 256, 2, 1>(j, n, sm_count, s)
-                   : fp8_start<EPI, 128, 2, 1>(j, n, sm_count, s);
+    return n > 128 ? fp8_start<EPI, 256>(j, n, sm_count, s) : fp8_start<EPI, 128>(j, n, sm_count, s);
 }

@@ -43,61 +43,77 @@ DEV void read_step(const embed_job &j, int seq, int row, int *word) {
     }
     __syncthreads();
 }
-// The thread's column of a token's row.
-DEV float embedded(const embed_job &j, int token, int slot) {
+// The thread's column of a unit of a token's row.
+DEV float embedded(const embed_job &j, int unit, int token, int slot) {
     if (!j.w.region) return 0; // every row is given, but in the first step of warm.cu
     const int id = token < 0 ? j.t.slot_last[slot] : token;
     const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
-    const uint8_t *u =
-        j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
+    const uint8_t *u = j.w.region + ((size_t)(phys >> 4) * j.w.u + unit) * layout_unit_bytes(j.w.layout);
     return j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
 }
-__global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
-    // The step is read from the host's memory, where it was written just before this launch.
-    __shared__ int word[STEP_WORDS];
-    const int seq = *j.next, row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
-    read_step(j, seq, row, word);
-    if (row >= word[STEP_ROWS]) return;
-    if ((int)blockIdx.x == units) {
-        const int pos = word[STEP_POS];
-        if (threadIdx.x < 4) j.scale_at[threadIdx.x * j.scale_row + row] = 1;
-        if (threadIdx.x < DRAW_WORDS && row < word[STEP_OUTS])
-            ((int *)(j.t.draw + row))[threadIdx.x] = word[STEP_DRAW + threadIdx.x];
-        if (threadIdx.x == 0) {
-            if (row == 0) *(dev_step *)j.t.step = dev_step{word[STEP_ROWS], word[STEP_OUTS], seq};
-            ((int32_t *)j.t.id)[row] = word[STEP_ID];
-            ((int32_t *)j.t.pos)[row] = pos;
-            ((int32_t *)j.t.slot)[row] = word[STEP_SLOT];
-            if (row < word[STEP_OUTS]) {
-                ((int32_t *)j.t.out_row)[row] = word[STEP_OUT_ROW];
-                ((int32_t *)j.t.want)[row] = word[STEP_WANT];
-            }
+// A row's words where others read them, and its rope tables.
+DEV void put_tables(const embed_job &j, const int *word, int row, int seq) {
+    const int pos = word[STEP_POS];
+    if (threadIdx.x < 4) j.scale_at[threadIdx.x * j.scale_row + row] = 1;
+    if (threadIdx.x < DRAW_WORDS && row < word[STEP_OUTS])
+        ((int *)(j.t.draw + row))[threadIdx.x] = word[STEP_DRAW + threadIdx.x];
+    if (threadIdx.x == 0) {
+        if (row == 0) *(dev_step *)j.t.step = dev_step{word[STEP_ROWS], word[STEP_OUTS], seq};
+        ((int32_t *)j.t.id)[row] = word[STEP_ID];
+        ((int32_t *)j.t.pos)[row] = pos;
+        ((int32_t *)j.t.slot)[row] = word[STEP_SLOT];
+        if (row < word[STEP_OUTS]) {
+            ((int32_t *)j.t.out_row)[row] = word[STEP_OUT_ROW];
+            ((int32_t *)j.t.want)[row] = word[STEP_WANT];
         }
-        for (int r = 0; r < j.n_rope; r++)
-            for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
-                double s, c;
-                const int a = j.rope[r].axis ? j.rope[r].axis[i] : 0;
-                sincos((double)(a ? word[STEP_AXIS - 1 + a] : pos) * (double)j.rope[r].inv_freq[i], &s, &c);
-                j.rope[r].table[(size_t)row * j.rope[r].half + i] =
-                    make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
-            }
-        return;
     }
-    const int col = blockIdx.x * 256 + threadIdx.x;
+    for (int r = 0; r < j.n_rope; r++)
+        for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
+            double s, c;
+            const int a = j.rope[r].axis ? j.rope[r].axis[i] : 0;
+            sincos((double)(a ? word[STEP_AXIS - 1 + a] : pos) * (double)j.rope[r].inv_freq[i], &s, &c);
+            j.rope[r].table[(size_t)row * j.rope[r].half + i] =
+                make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
+        }
+}
+DEV void put_unit(const embed_job &j, const int *word, int row, int unit) {
+    const int col = unit * 256 + threadIdx.x;
     if ((col & ~31) >= j.w.k) return;
     const float v = word[STEP_INPUT] >= 0 ? j.in.rows[word[STEP_INPUT] * j.in.width + col]
-                                          : embedded(j, word[STEP_ID], word[STEP_SLOT]);
+                                          : embedded(j, unit, word[STEP_ID], word[STEP_SLOT]);
     j.res[row * j.res_row + col] = v;
     const float ss = sum16(__fmul_rn(v, v));
-    if ((lane & 15) == 0) j.square[row * j.square_row + (col >> 4)] = ss;
+    if ((threadIdx.x & 15) == 0) j.square[row * j.square_row + (col >> 4)] = ss;
     const float y = __fmul_rn(v, j.next_norm[col]);
     if (j.give == GIVE_RECORD)
         put_act_int8<32>(j, col, y);
     else
         put_column<true>(j, row, row, col, y);
 }
+// The step is read from the host's memory, where it was written just before this launch.
+__global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
+    __shared__ int word[STEP_WORDS];
+    const int seq = *j.next, row = blockIdx.y, units = gridDim.x - 1;
+    read_step(j, seq, row, word);
+    if (row >= word[STEP_ROWS]) return;
+    if ((int)blockIdx.x == units)
+        put_tables(j, word, row, seq);
+    else
+        put_unit(j, word, row, blockIdx.x);
+}
+// A block a row: each block goes over the bus for its row, which for 17 of 1,024 rows takes a millisecond.
+__global__ void embed_many_kernel(const __grid_constant__ embed_job j) {
+    __shared__ int word[STEP_WORDS];
+    const int seq = *j.next, row = blockIdx.x;
+    read_step(j, seq, row, word);
+    if (row >= word[STEP_ROWS]) return;
+    put_tables(j, word, row, seq);
+    for (int unit = 0; unit < j.w.u; unit++) put_unit(j, word, row, unit);
+}
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
-    return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);
+    enum { MANY = 64 };
+    return n < MANY ? launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j)
+                    : launch_overlapped(embed_many_kernel, dim3(n), 256, 0, false, s, j);
 }
 
 // ---- the range of a matrix's scales
