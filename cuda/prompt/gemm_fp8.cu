@@ -22,17 +22,9 @@ DEV uint8_t *fp8_row(const prompt_job &j, int t, int block) {
     return (uint8_t *)j.mx + ((size_t)block * j.mx_rows + t) * FP8_COLS;
 }
 
-// 16 columns of a row: two chunks of halves, of columns 4 i + 0, 1 and 4 i + 2, 3.
-struct fp8_halves {
+// 16 columns of a row: two chunks of halves.
+template <class H> struct fp8_halves {
     uint4 w[2];
-    MEM void load(const prompt_job &j, int t, int q) {
-        const int r = t & 255, tile = q >> 2, c = 2 * (q & 3);
-        const uint8_t *from = j.x + ((size_t)(t >> 8) * j.k_tiles + tile) * PROMPT_TILE_BYTES + r * 128;
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            w[h] = tile < j.k_tiles ? *(const uint4 *)(from + (((c + h) ^ (r & 7)) << 4))
-                                    : make_uint4(0, 0, 0, 0);
-    }
     MEM float top() const {
         float top = 0.f;
 #pragma unroll
@@ -42,8 +34,9 @@ struct fp8_halves {
         }
         return top;
     }
+    // Columns 4 i ..
     MEM uint32_t code(int i, float k) const {
-        const float2 a = half2_bits(word_of(w[0], i)), b = half2_bits(word_of(w[1], i));
+        const float2 a = half2_bits(H::first(w, i)), b = half2_bits(H::second(w, i));
         return e4m3_pair(a.x * k, a.y * k) | e4m3_pair(b.x * k, b.y * k) << 16;
     }
     MEM void give(const prompt_job &j, int t, int q, float k) const {
@@ -51,31 +44,63 @@ struct fp8_halves {
             make_uint4(code(0, k), code(1, k), code(2, k), code(3, k));
     }
 };
+// Out of tiles, ORDER_CODES: columns 4 i + 0, 1 are in the first chunk, 4 i + 2, 3 in the second.
+struct halves_of_tiles {
+    MEM void load(fp8_halves<halves_of_tiles> &f, const prompt_job &j, int t, int q) const {
+        const int r = t & 255, tile = q >> 2, c = 2 * (q & 3);
+        const uint8_t *from = j.x + ((size_t)(t >> 8) * j.k_tiles + tile) * PROMPT_TILE_BYTES + r * 128;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            f.w[h] = tile < j.k_tiles ? *(const uint4 *)(from + (((c + h) ^ (r & 7)) << 4))
+                                      : make_uint4(0, 0, 0, 0);
+    }
+    static MEM uint32_t first(const uint4 (&w)[2], int i) { return word_of(w[0], i); }
+    static MEM uint32_t second(const uint4 (&w)[2], int i) { return word_of(w[1], i); }
+};
+// Out of plain rows.
+struct halves_of_rows {
+    const uint8_t *p;
+    size_t row;
+    MEM void load(fp8_halves<halves_of_rows> &f, const prompt_job &, int t, int q) const {
+        const uint4 *from = (const uint4 *)(p + t * row) + 2 * q;
+        f.w[0] = from[0];
+        f.w[1] = from[1];
+    }
+    static MEM uint32_t first(const uint4 (&w)[2], int i) { return word_of(w[i >> 1], 2 * (i & 1)); }
+    static MEM uint32_t second(const uint4 (&w)[2], int i) { return word_of(w[i >> 1], 2 * (i & 1) + 1); }
+};
 // A thread holds the first HELD of its columns, the others come again out of the first cache.
-__global__ void __launch_bounds__(ROW_THREADS) fp8_quantise_kernel(const __grid_constant__ prompt_job j) {
+template <class H>
+__global__ void __launch_bounds__(ROW_THREADS)
+    fp8_quantise_kernel(const H from, const __grid_constant__ prompt_job j) {
     constexpr int HELD = 4; // a row of 16,384
     __shared__ float part[ROW_THREADS / 32];
     const int t = blockIdx.x, n = fp8_blocks(j.k_tiles) * 8;
     if (t >= *j.n_row) return;
     float top = 0.f;
-    fp8_halves held[HELD], f;
+    fp8_halves<H> held[HELD], f;
     int q = threadIdx.x;
 #pragma unroll
     for (int i = 0; i < HELD; i++, q += ROW_THREADS)
-        if (q < n) held[i].load(j, t, q);
+        if (q < n) from.load(held[i], j, t, q);
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if ((int)threadIdx.x + i * ROW_THREADS < n) top = fmaxf(top, held[i].top());
-    for (; q < n; q += ROW_THREADS) f.load(j, t, q), top = fmaxf(top, f.top());
+    for (; q < n; q += ROW_THREADS) from.load(f, j, t, q), top = fmaxf(top, f.top());
     const float k = fp8_scale(j, t, row_max(top, part));
     q = threadIdx.x;
 #pragma unroll
     for (int i = 0; i < HELD; i++, q += ROW_THREADS)
         if (q < n) held[i].give(j, t, q, k);
-    for (; q < n; q += ROW_THREADS) f.load(j, t, q), f.give(j, t, q, k);
+    for (; q < n; q += ROW_THREADS) from.load(f, j, t, q), f.give(j, t, q, k);
 }
 cudaError_t fp8_quantise(const prompt_job &j, int n, cudaStream_t s) {
-    fp8_quantise_kernel<<<n, ROW_THREADS, 0, s>>>(j);
+    fp8_quantise_kernel<<<n, ROW_THREADS, 0, s>>>(halves_of_tiles{}, j);
+    return cudaGetLastError();
+}
+cudaError_t fp8_quantise_rows(const prompt_job &j, const uint8_t *halves, size_t row_bytes, int n,
+                              cudaStream_t s) {
+    fp8_quantise_kernel<<<n, ROW_THREADS, 0, s>>>(halves_of_rows{halves, row_bytes}, j);
     return cudaGetLastError();
 }
 

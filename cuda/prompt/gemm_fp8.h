@@ -11,6 +11,9 @@ static __host__ __device__ inline int fp8_blocks(int k_tiles) { return (k_tiles 
 // Activation tiles j.x (halves, ORDER_CODES) of n rows to j.mx[block][mx_rows][128] and j.mx_scale[mx_rows], a float for each row: its
 // largest magnitude / 448. A row's 16-byte chunk c lies at c ^ (row & 7). mx_rows: a multiple of 256.
 cudaError_t fp8_quantise(const prompt_job &j, int n, cudaStream_t s);
+// The same of plain rows of halves, each row_bytes behind the one before.
+cudaError_t fp8_quantise_rows(const prompt_job &j, const uint8_t *halves, size_t row_bytes, int n,
+                              cudaStream_t s);
 // The same of an RMS norm of rows (w NULL: of the rows as they are) in place of tiles.
 cudaError_t fp8_norm(rows x, const float *w, float eps, const prompt_job &j, int n, cudaStream_t s);
 cudaError_t fp8_launch(const prompt_job &j, enum prompt_epilogue e, int n, int sm_count, cudaStream_t s);

@@ -1,4 +1,5 @@
 // From the links of the decode list (links.h) to a program: which kernels, and whom each hands its result.
+#include "cuda/plan/link_type.h"
 #include "cuda/run/decode_program_impl.h"
 #include "seam/op_list.h"
 
@@ -25,11 +26,12 @@ static bool find_links(decode_maker &m, struct cuda_link *link) {
     const struct op_list *l = decode_list(b);
     const struct route_case route = cuda_route_case(b);
     const struct link_case c = {l, &b->plan, b->c.store, &route, m.int8, has_kernel, &m};
-    const int n_matmul = program_links(p, c, link);
+    int n_matmul = program_links(p, c, link);
     int n_look = 0;
     if (!p->n_link || (m.int8 && m.refused) || link[0].kind != LINK_EMBED ||
         (l->max_out && l->op[l->n_op - 1].kind != OP_SELECT) || l->max_rows > 1024)
         return false;
+    for (int i = 0; i < p->n_link; i++) n_matmul += link_types[p->link[i].is.kind]->by_product;
     p->settled = p->n_link;
     for (int i = 0; i < p->n_link; i++) {
         n_look += decode_code_of(&p->link[i])->looks;
