@@ -66,7 +66,8 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
 /* Of a matmul whose result begins with the queries. */
 static bool takes(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k) {
     const struct view v = link_writes(c->list, front);
-    return front->kind == LINK_MATMUL && v.col == 0 && v.buf == link_attend_ops(c->list, k).attend->q.buf;
+    return (front->kind == LINK_MATMUL || front->kind == LINK_LOW) && v.col == 0 &&
+           v.buf == link_attend_ops(c->list, k).attend->q.buf;
 }
 /* Heads above 256 leave parts, which another kernel adds. */
 static int kernels(const struct link_case *c, const struct cuda_link *k) {

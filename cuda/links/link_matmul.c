@@ -1,6 +1,7 @@
-/* LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL: a matmul, with what stands in front and behind. LINK_ADAPTED, LINK_ADAPTED_SUM: with what adapters
- * add to it between. */
+/* LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL: a matmul, with what stands in front and behind. LINK_LOW, LINK_LOW_GATED, LINK_LOW_SUM,
+ * LINK_ADAPTED, LINK_ADAPTED_SUM: with what adapters add to it between. */
 #include "cuda/plan/link_type.h"
+#include "cuda/plan/adapted_plan.h"
 
 /* The form in which the kernels of a group of matrices read their input; FORM_ROWS: no fused kernel has the layouts (or
  * a factor, or exact sums), or they disagree. */
@@ -57,8 +58,8 @@ static bool is_twice(const struct link_case *c, const struct cuda_link *k) {
 static bool is_adapted_norm(const struct link_case *c, const struct cuda_link *k) {
     const struct op *low = &c->list->op[k->matmul + 1];
     const struct view x = c->list->op[k->norm].norm.out;
-    return k->kind == LINK_ADAPTED && view_same(low->lowrank.x, x) &&
-           c->list->buf[x.buf].last == k->matmul + 1;
+    const bool adapted = k->kind == LINK_ADAPTED || k->kind == LINK_LOW || k->kind == LINK_LOW_GATED;
+    return adapted && view_same(low->lowrank.x, x) && c->list->buf[x.buf].last == k->matmul + 1;
 }
 
 /* The norm of a whole row, which nothing but the matmul reads. */
@@ -123,6 +124,35 @@ static bool is_adapted(const struct link_case *c, struct cuda_link *k) {
     return low->choice.buf < 0 && view_same(low->x, m->x) && view_same(low->out, m->out) &&
            link_front_fits(c, k);
 }
+/* In one kernel, which multiplies codes by codes: not too many parts and ranks, and a vector not behind a norm, whose root comes last. */
+static bool is_low(const struct link_case *c, struct cuda_link *k) {
+    const struct lowrank *w = c->list->op[k->matmul + 1].lowrank.w;
+    if (!c->int8 || w->n_part > LOWRANK_ONE_PARTS || w->r > LOWRANK_ONE_RANKS ||
+        link_group(c, k->matmul)->scaled)
+        return false;
+    for (int i = 0; i < w->n_part; i++)
+        if ((!w->part[i].a && k->norm >= 0) || w->part[i].n_stack != 1 || w->part[i].n % 8 ||
+            w->part[i].col % 8)
+            return false;
+    return is_adapted(c, k);
+}
+/* Gate and up lie after each other, for prompts. */
+static bool is_low_gated(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = link_group(c, k->matmul);
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_glu *u = &c->list->op[k->matmul + 2].glu;
+    const int n = m->w->member[0].n;
+    return g->n_member == 2 && g->member[1].n == n && n % 32 == 0 && g->n_region == 1 && !g->bias &&
+           u->act <= ACT_RELU2 && view_same(u->gate, view_columns(m->out, 0, n)) &&
+           view_same(u->up, view_columns(m->out, n, n)) && list_hands_over(c->list, k->matmul + 1) &&
+           is_low(c, k);
+}
+static bool is_low_sum(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_add *a = &c->list->op[k->matmul + 2].add;
+    return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul + 1) &&
+           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && is_low(c, k);
+}
 /* Of decode rows: the product of gate and up, which nothing but the matmul and its adapters reads. */
 static bool is_made(const struct link_case *c, const struct cuda_link *k) {
     const struct op_glu *g = &c->list->op[k->before].glu;
@@ -185,6 +215,23 @@ const struct link_type link_residual = {
     .takes = link_added_takes,
     .routes = LINK_ROUTES(
         {ROW_DECODE, OP_NORM, 0, 90, 129, true, "by the writer of the residual stream and the reader"})};
+const struct link_type link_low = {.classes = LINK_DECODE,
+                                   .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_LOWRANK)},
+                                   .product = PRODUCT_ROWS,
+                                   .fits = is_low};
+const struct link_type link_low_gated = {.classes = LINK_DECODE,
+                                         .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_LOWRANK, OP_GLU)},
+                                         .product = PRODUCT_GATED,
+                                         .packets = true,
+                                         .fits = is_low_gated,
+                                         .gives = gated_gives};
+const struct link_type link_low_sum = {.classes = LINK_DECODE,
+                                       .pattern = {PATTERN(OP_MATMUL, OP_LOWRANK, OP_ADD)},
+                                       .product = PRODUCT_ADDED,
+                                       .stream = true,
+                                       .fits = is_low_sum,
+                                       .gives = link_gives_stream,
+                                       .takes = link_added_takes};
 const struct link_type link_adapted = {.classes = LINK_DECODE,
                                        .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_LOWRANK)},
                                        .product = PRODUCT_ROWS,

@@ -1,4 +1,4 @@
-// LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL, LINK_ADAPTED, LINK_ADAPTED_SUM.
+// LINK_MATMUL, LINK_GATED, LINK_ACTED, LINK_RESIDUAL, LINK_LOW, LINK_LOW_GATED, LINK_LOW_SUM, LINK_ADAPTED, LINK_ADAPTED_SUM.
 #include "cuda/decode/gemv/act_made.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
@@ -88,6 +88,25 @@ static void make_residual(decode_maker &m, decode_link *d) {
 }
 const struct decode_code decode_residual = {true, false, decode_matmul_has, make_residual, NULL, run, NULL};
 const struct prompt_code prompt_residual = {prompt_matmul_make, prompt_matmul_run};
+
+// ---- LOW, LOW_GATED, LOW_SUM: these of one row, whose kernel multiplies by A and B, too
+static void make_low(decode_maker &m, decode_link *d) {
+    make_store(m, d);
+    decode_adapted_make(m, d);
+}
+static void make_low_gated(decode_maker &m, decode_link *d) {
+    make_gated(m, d);
+    decode_adapted_make(m, d);
+}
+static void make_low_sum(decode_maker &m, decode_link *d) {
+    make_residual(m, d);
+    decode_adapted_make(m, d);
+}
+const struct decode_code decode_low = {false, false, decode_adapted_has, make_low, NULL, run_store, NULL};
+const struct decode_code decode_low_gated = {
+    false, false, decode_adapted_has, make_low_gated, hand_over_gated, run, NULL};
+const struct decode_code decode_low_sum = {false, false, decode_adapted_has, make_low_sum, NULL, run, NULL};
+const struct prompt_code prompt_low = {}, prompt_low_gated = {}, prompt_low_sum = {};
 
 // ---- ADAPTED, ADAPTED_SUM: rows times A in front of the matmul, whose weights are on their way meanwhile
 struct adapted_jobs {

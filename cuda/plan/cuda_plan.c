@@ -1,4 +1,5 @@
 #include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/adapted_plan.h"
 #include "cuda/plan/fp8_plan.h"
 #include "cuda/plan/link_type.h"
 #include "cuda/plan/streamk.h"
@@ -246,7 +247,7 @@ static void place_room(struct cuda_plan *p, const struct op_list *l, int n_slot)
 static void place_adapters(struct cuda_plan *p) {
     const struct lowrank_plan *l = &p->lowrank;
     p->low_parts = take(p, l->n_part * sizeof(struct lowrank_dev_part));
-    p->low = take(p, l->n_low * sizeof(float));
+    p->low = take(p, l->n_low ? adapted_bytes(l) : 0);
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         p->low_table[cls] = take(p, l->table[cls].bytes);
         if (l->table[cls].bytes > p->low_table_bytes) p->low_table_bytes = l->table[cls].bytes;

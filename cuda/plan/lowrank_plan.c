@@ -1,4 +1,5 @@
 #include "cuda/plan/lowrank_plan.h"
+#include "cuda/plan/adapted_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
 
@@ -151,6 +152,7 @@ void lowrank_table_of(struct lowrank_table *t, int most_rows, int most_out, int 
         t->order[i] = put(t, (size_t)t->most_rows[i] * 2 * sizeof(int32_t));
     }
     t->scale = put(t, (size_t)n_slot * (size_t)n_adapter * sizeof(float));
+    put(t, (size_t)n_adapter * sizeof(float)); /* of the first row: adapted_plan.h */
 }
 
 /* The first adapter that a slot has, -1: none; *more: it has others, too. */
@@ -192,10 +194,12 @@ static int fill_set(const struct lowrank_table *t, const struct step *s, int set
 }
 void lowrank_table_fill(const struct lowrank_table *t, const struct step *s, uint8_t *blob, int32_t *owner) {
     int32_t *n_tile = (int32_t *)(void *)blob;
-    float *scale = (float *)(void *)(blob + t->scale);
+    float *scale = (float *)(void *)(blob + t->scale),
+          *one = (float *)(void *)(blob + t->bytes - adapted_one_bytes(t));
     n_tile[0] = fill_set(t, s, 0, s->n_row, blob, owner);
     n_tile[1] = fill_set(t, s, 1, s->n_out, blob, owner);
     for (int i = 0; i < s->n_row; i++)
         for (int a = 0; a < t->n_adapter; a++)
             scale[(size_t)s->slot[i] * (size_t)t->n_adapter + (size_t)a] = step_adapter(s, s->slot[i], a);
+    for (int a = 0; a < t->n_adapter; a++) one[a] = step_adapter(s, s->slot[0], a);
 }

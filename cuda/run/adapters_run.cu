@@ -1,5 +1,6 @@
 #include "cuda/run/adapters_run.h"
 #include "base/mem.h"
+#include "cuda/plan/adapted_plan.h"
 #include "quant/quant.h"
 
 #include <math.h>
@@ -171,6 +172,14 @@ lowrank_job cuda_adapters_job(const cuda_backend *b, const struct op_list *l, co
     j.few = at->few;
     j.more = at->more;
     return j;
+}
+const lowrank_dev_part *cuda_adapters_parts(const cuda_backend *b, const struct op_list *l,
+                                            const struct op *op) {
+    return b->adapters->part + b->adapters->op[l->cls][op - l->op].part;
+}
+const float *cuda_adapters_one(const cuda_backend *b) {
+    const struct lowrank_table *t = &b->plan.lowrank.table[ROW_DECODE];
+    return (const float *)(b->work + b->plan.low_table[ROW_DECODE] + t->bytes - adapted_one_bytes(t));
 }
 int cuda_adapters_tiles(const cuda_backend *b, int n) {
     const struct lowrank_table *t = &b->plan.lowrank.table[ROW_DECODE];

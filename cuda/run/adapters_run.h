@@ -13,6 +13,10 @@ enum infer_status cuda_adapters_send(struct cuda_backend *b, enum row_class cls,
                                      unsigned f);
 // After the upload: the operation's, for any step. Tiles that n decode rows have at most.
 lowrank_job cuda_adapters_job(const struct cuda_backend *b, const struct op_list *l, const struct op *op);
+// Its parts, n_part of them, and the scales of the first decode row of a step.
+const lowrank_dev_part *cuda_adapters_parts(const struct cuda_backend *b, const struct op_list *l,
+                                            const struct op *op);
+const float *cuda_adapters_one(const struct cuda_backend *b);
 int cuda_adapters_tiles(const struct cuda_backend *b, int n);
 // Both kernels for the prompt rows that were sent last.
 enum infer_status cuda_adapters_prompt(const struct cuda_backend *b, const lowrank_job &j, bool outs,

@@ -1,4 +1,5 @@
 // Matmuls of decode rows: which kernel, its weights and input, its launches.
+#include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
 #include "seam/op_list.h"
 
@@ -116,6 +117,57 @@ bool decode_matmul_make(const decode_maker &m, decode_link *d, const matmul_link
     return make_all(m, &d->mm, &d->other, &d->is, d->is.wants, next);
 }
 
+// ---- adapters, of one row
+// Blocks that have steps of both regions.
+static int adapted_blocks(const matmul_link *l) {
+    const gemv_args &j = l->job;
+    if (l->k->l2 == LAYOUT_COUNT) return j.steps[0] < l->blocks ? j.steps[0] : l->blocks;
+    return j.steps[0] >= j.split && j.steps[1] >= l->blocks - j.split ? l->blocks : 0;
+}
+static const struct gemv_adapted_kernel *adapted_kernel(const cuda_backend *b, const matmul_link *l) {
+    const struct gemv_adapted_kernel *k = gemv_adapted_find(l->k);
+    const int groups = (l->job.u + 7) / 8, blocks = adapted_blocks(l);
+    const size_t own = 16 << 10; // of the kernel itself
+    const bool fits = groups <= ADAPTED_GROUPS && groups * ADAPTED_RANKS <= blocks * ADAPTED_PIECES;
+    return k && fits && decode_block_bytes(l) + own <= decode_shared_memory(b) ? k : NULL;
+}
+static bool has_adapted(const decode_maker &m, const struct cuda_link *k, enum link_form in) {
+    matmul_link l, other;
+    return make_all(m, &l, &other, k, in, NULL) && !other.k && adapted_kernel(m.b, &l);
+}
+// A gate's result is codes, which nothing but such a kernel reads beside adapters.
+bool decode_adapted_has(const decode_maker &m, const struct cuda_link *k, enum link_form in, enum link_form) {
+    const struct op_list *l = decode_list(m.b);
+    const int down = k->matmul + 3;
+    if (!has_adapted(m, k, in)) return false;
+    if (k->product != PRODUCT_GATED) return true;
+    const struct cuda_link behind = {
+        .kind = LINK_LOW_SUM, .product = PRODUCT_ADDED, .norm = -1, .matmul = down, .before = -1};
+    return down < l->n_op && l->op[down].kind == OP_MATMUL && has_adapted(m, &behind, FORM_INT8_16);
+}
+void decode_adapted_make(const decode_maker &m, decode_link *d) {
+    const cuda_backend *b = m.b;
+    const struct op_list *l = decode_list(b);
+    const struct op *low = &l->op[d->is.matmul + 1];
+    const cuda_group *g = &b->plan.group[l->op[d->is.matmul].matmul.w->id];
+    matmul_link *mm = &d->mm;
+    gemv_adapted_job *e = &mm->adapted_job;
+    const int i = (int)(d - m.p->link);
+    mm->adapted = adapted_kernel(b, mm);
+    e->weights = b->weights;
+    e->scale = cuda_adapters_one(b);
+    e->n_part = low->lowrank.w->n_part;
+    memcpy(e->part, cuda_adapters_parts(b, l, low), (size_t)e->n_part * sizeof *e->part);
+    e->sums = (uint2 *)(b->work + b->plan.low + adapted_sums_at(&b->plan.lowrank)) +
+              (size_t)(i % LOWRANK_ONE_TURNS) * LOWRANK_ONE_RANKS * LOWRANK_ONE_GROUPS;
+    e->seq = &b->t.step->seq;
+    e->tag = 1 + (uint32_t)i;
+    e->groups = (mm->job.u + 7) / 8;
+    e->blocks = adapted_blocks(mm);
+    if (d->is.product == PRODUCT_GATED)
+        e->apart = (size_t)(g->member[1].base / UNIT_ROWS) * (size_t)mm->job.u * layout_unit_bytes(mm->k->l);
+}
+
 // ---- packets
 enum { HAND_OVER_BYTES = 64 << 20 };
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag) {
@@ -143,6 +195,13 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, gem
         CU(launch_overlapped(l->streamk->run[e.j.give_handoff || e.j.take_handoff], l->blocks,
                              l->streamk->warps * 32, streamk_smem(l->streamk, l->x_bytes), true, s.stream,
                              e));
+        return INFER_OK;
+    }
+    if (l->adapted) {
+        gemv_adapted_job e = l->adapted_job;
+        e.j = j;
+        CU(launch_overlapped(l->adapted->run[j.give_handoff || j.take_handoff], l->blocks, l->k->warps * 32,
+                             mm_smem(l->k, j.x_bytes), true, s.stream, e));
         return INFER_OK;
     }
     j.n_cand = l->blocks * l->k->warps;
@@ -239,5 +298,6 @@ enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, 
 cudaError_t decode_matmul_prepare(void) {
     cudaError_t e = mm_prepare();
     if (e == cudaSuccess) e = streamk_prepare();
+    if (e == cudaSuccess) e = gemv_adapted_prepare();
     return e == cudaSuccess ? skinny_prepare() : e;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/decode/gemv/act_front.h"
 #include "cuda/decode/attend/attend_decode.h"
+#include "cuda/decode/gemv/gemv_adapted.h"
 #include "cuda/decode/gemv/gemv_streamk.h"
 #include "cuda/decode/gemv/post_norm.h"
 #include "cuda/decode/skinny/skinny.h"
@@ -39,7 +40,10 @@ struct matmul_link {
     bool few[3];                          // the kernels for up to 2, 4 and 8 rows fit
     const struct streamk_kernel *streamk; // one row of codes: instead of k; NULL: not
     streamk_job streamk_job;
-    int nth; // of a norm: those that handed the residual stream on before it
+    const struct gemv_adapted_kernel
+        *adapted;                 // one row of codes with what adapters add: instead of k; NULL: not
+    gemv_adapted_job adapted_job; // but for .j
+    int nth;                      // of a norm: those that handed the residual stream on before it
 };
 struct decode_link : program_link {
     // Kinds with a matmul. Behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
@@ -139,6 +143,10 @@ int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag);
 cudaError_t decode_matmul_prepare(void);
+// The same with what adapters add, in one kernel of one row; gives the link i that kernel.
+bool decode_adapted_has(const decode_maker &m, const struct cuda_link *k, enum link_form in,
+                        enum link_form out);
+void decode_adapted_make(const decode_maker &m, decode_link *d);
 // link_post.cu: a product on zeros, whose sum with the residual stream is another kernel's; what comes between is not said yet; where that
 // kernel leaves the stream
 void decode_post_give(decode_maker &m, decode_link *d);

@@ -37,7 +37,7 @@ void decode_streamk(const cuda_backend *b, decode_link *d, int i) {
     streamk_job *e = &l->streamk_job;
     const int epilogue = d->is.kind == LINK_POST ? (int)EPI_POST : (int)l->k->epilogue;
     const struct streamk_kernel *k = streamk_find(l->k->l, l->k->l2, l->k->ga, epilogue);
-    if (!k || streamk_smem(k, l->x_bytes) > decode_shared_memory(b) ||
+    if (!k || l->adapted || streamk_smem(k, l->x_bytes) > decode_shared_memory(b) ||
         plain_share(l->job, l->k, l->blocks) * 100 >= STREAMK_SHARE)
         return;
     // short steps lose more to the sharing than to a last round (8B Q4_K_M: 1%, 1B: 4%), unless warps wait, too

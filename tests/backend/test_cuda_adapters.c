@@ -319,20 +319,21 @@ struct adapted {
     struct infer_adapter *a[LORAS];
     int n_vocab;
 };
-/* Random weights with adapters of rank 16 and 5. */
-static struct adapted open_adapted(const char *shape, const char *type) {
+/* Random weights with adapters of rank 20 and 5. */
+static struct adapted open_adapted_of(struct synth_options what) {
     struct adapted o;
     struct infer_model_info info;
     char path[SYNTH_PATH], lora[SYNTH_PATH];
     uint64_t bytes;
-    synth_temporary(&(struct synth_options){.shape = shape, .type = type, .seed = 3}, path);
+    what.seed = 3;
+    synth_temporary(&what, path);
     assert_ok(infer_model_open(&o.m, path, NULL));
     for (int i = 0; i < LORAS; i++) {
         strcpy(lora, "/tmp/infer-test-XXXXXX");
         const int fd = mkstemp(lora);
         assert_true(fd >= 0);
         close(fd);
-        assert_ok(synth_adapter(path, i ? 5 : 16, (uint64_t)i + 1, lora, &bytes));
+        assert_ok(synth_adapter(path, i ? 5 : 20, (uint64_t)i + 1, lora, &bytes));
         assert_ok(infer_adapter_open(&o.a[i], o.m, lora, NULL));
         unlink(lora);
     }
@@ -340,6 +341,9 @@ static struct adapted open_adapted(const char *shape, const char *type) {
     infer_model_info(o.m, &info);
     o.n_vocab = info.n_vocab;
     return o;
+}
+static struct adapted open_adapted(const char *shape, const char *type) {
+    return open_adapted_of((struct synth_options){.shape = shape, .type = type});
 }
 static void close_adapted(struct adapted *o) {
     for (int i = 0; i < LORAS; i++) infer_adapter_close(o->a[i]);
@@ -477,6 +481,34 @@ static void dense_models_on_a_card(void **state) {
     models_on_a_card_of("tiny", (const char *const[]){"q8_0", "f16", "q4_k_m", "bf16", NULL});
     models_on_a_card_of("tiny-128", (const char *const[]){"q4_k", "q6_k", NULL});
 }
+/* Rows wide enough for packets, in an engine of one row, beside one of several; q5_k has no kernel that adapters are a part of. */
+static void one_row_on_a_card(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *type;
+    } all[] = {{"llama-1b", "q4_k_m"}, {"llama-3b", "q4_k_m"}, {"llama-1b", "q8_0"},
+               {"llama-1b", "q6_k"},   {"llama-1b", "q4_0"},   {"llama-1b", "q5_k"}};
+    for (size_t t = 0; on_card && t < (few_steps() ? 2 : sizeof all / sizeof *all); t++) {
+        struct adapted o = open_adapted_of(
+            (struct synth_options){.shape = all[t].shape, .type = all[t].type, .layers = 2, .vocab = 512});
+        const size_t one = (size_t)o.n_vocab * (1 + DECODED);
+        float *want = malloc(SEQS * one * 4), *got = malloc(SEQS * one * 4), *again = malloc(SEQS * one * 4);
+        struct infer_engine *e = engine_of(&o, "cuda", SEQS, true);
+        answer(e, &o, lora_scale, 0, SEQS, want);
+        infer_engine_free(e);
+        e = engine_of(&o, "cuda", 1, true);
+        for (int i = 0; i < SEQS; i++) answer(e, &o, lora_scale, i, i + 1, got);
+        for (int i = 0; i < SEQS; i++) answer(e, &o, lora_scale, i, i + 1, again);
+        infer_engine_free(e);
+        check_answers(&o, all[t].type, got, want, TOL_CUDA_PROMPT, TOL_CUDA_DECODE_ONE);
+        for (int i = 0; i < SEQS; i++)
+            same_rows(&o, all[t].type, "again", i, again + (size_t)i * one, got + (size_t)i * one);
+        for (int i = 0; i < SEQS; i += 2)
+            assert_true(relative(want + one, want + (size_t)i * one, one) > 0.05);
+        close_adapted(&o);
+        free(want), free(got), free(again);
+    }
+}
 /* Fused as far as it goes; where a router may choose others than ref's, bits alone. */
 static void bits_on_a_card_of(const char *shape, const char *type) {
     if (!on_card) return;
@@ -575,6 +607,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(prompt_rows_on_a_card),
         cmocka_unit_test(prompt_rows_in_float32_on_a_card),
         cmocka_unit_test(dense_models_on_a_card),
+        cmocka_unit_test(one_row_on_a_card),
         cmocka_unit_test(experts_on_a_card),
         cmocka_unit_test(latents_and_states_on_a_card),
 #endif

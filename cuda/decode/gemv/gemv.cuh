@@ -10,9 +10,10 @@
 #include "cuda/decode/gemv/gemv_int8.cuh"
 #include "cuda/decode/gemv/gemv_mma.cuh"
 
-// Nobody but finish() follows a sum (else: rank_gemv.cuh).
+// Nobody but finish() follows a sum (else: rank_gemv.cuh). apart: a step's row tiles are of two matrices; adds: it looks at the row and adds to the
+// sums (gemv_adapted.cuh).
 struct only_finish {
-    static constexpr bool there = false;
+    static constexpr bool there = false, apart = false, adds = false;
 };
 // GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
@@ -29,7 +30,10 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
     uint8_t *x = smem + at.x, *slots = smem + at.rings;
 
     ring<L, R, W, S> r;
-    r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta);
+    size_t apart = 0;
+    if constexpr (REST::apart) apart = rest.bytes_apart();
+    r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta, apart);
+    if constexpr (REST::adds) rest.begin();
     if (threadIdx.x < 3 * W) barrier_init(smem_address(done + threadIdx.x), threadIdx.x < W ? W : 1);
     if (threadIdx.x < 3 * W) barrier_fence();
     __syncthreads();
@@ -43,6 +47,7 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
         if (!beside) pdl_wait();
     }
 
+    if constexpr (REST::adds) rest.starts();
     const int seq = PACKETS ? __ldcg(j.seq) : 0, row = EPI == EPI_HEAD ? j.rowmap[0] : 0;
     auto factor = [&] {
         if (EPI == EPI_ADD || !j.n_square || w) return;
@@ -68,6 +73,8 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
     if constexpr (integers && !beside)
         for (int u = w; u < U; u += 2 * W)
             m.template prepare<2>(x + (size_t)u * XU, (size_t)W * XU, u + W < U ? 2 : 1, lane);
+    if constexpr (REST::adds && !beside)
+        for (int u = w; u < U + w; u += W) rest.unit(u / W, x + (size_t)u * XU, u < U);
     // not ahead of the copies: they would wait for the step's number
     const uint32_t tag = handoff_tag(seq, j.tag);
     best_value best = {-INFINITY, 0x7fffffff};
@@ -92,6 +99,7 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
                 unit_frag f[R];
                 if (beside && ti == 0) {
                     in.take(u, x + (size_t)u * XU, lane);
+                    if constexpr (REST::adds) rest.unit(u / W, x + (size_t)u * XU, true);
                     if constexpr (integers) m.template prepare<1>(x + (size_t)u * XU, 0, 1, lane);
                     if (u + W < U) in.ask(u + W, lane);
                 }
@@ -100,12 +108,15 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
                 r.next(f, j.up[region]);
                 m.unit(f, x + (size_t)u * XU, lane);
             }
+            if constexpr (REST::adds && beside)
+                if (ti == 0 && U % W && w >= U % W) rest.unit(U / W, x, false);
             if (ti >= W) barrier_wait(smem_address(freed + buf), (ti / W - 1) & 1);
             m.leave(red + (buf * W + w) * ROWS, lane);
             __syncwarp();
             if (elect_one()) barrier_arrive(smem_address(done + buf));
         }
         if (held >= 0) {
+            if constexpr (REST::adds) rest.ask(held);
             barrier_wait(smem_address(done + w), held & 1);
             const float *part = red + w * W * ROWS;
             float v = 0;

@@ -26,8 +26,10 @@ template <int L, int R, int W, int S> struct ring {
             steps--;
         }
     }
-    // steps cta, cta + n_cta, .. of n_step steps of R row tiles; u units a row tile
-    MEM void start(uint8_t *smem, uint64_t *bars, const uint8_t *w, int n_step, int u, int cta, int n_cta) {
+    // steps cta, cta + n_cta, .. of n_step steps of R row tiles; u units a row tile. apart: bytes from a step's first row tile to the other
+    // one, which is in another matrix; 0: they follow each other
+    MEM void start(uint8_t *smem, uint64_t *bars, const uint8_t *w, int n_step, int u, int cta, int n_cta,
+                   size_t apart = 0) {
         const int warp = threadIdx.x >> 5;
         slots = smem + (size_t)warp * S * R * UB;
         base = smem_address(slots);
@@ -45,6 +47,11 @@ template <int L, int R, int W, int S> struct ring {
         hop = (size_t)u * UB;
         p = w + (size_t)cta * R * hop + (size_t)warp * UB;
         jump = (long)((size_t)n_cta * R * hop) - (long)units * W * UB;
+        if (apart) {
+            p = w + (size_t)cta * hop + (size_t)warp * UB;
+            jump = (long)((size_t)n_cta * hop) - (long)units * W * UB;
+            hop = apart;
+        }
 #pragma unroll
         for (int s = 0; s < S; s++) issue(s);
     }
