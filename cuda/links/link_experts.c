@@ -70,7 +70,7 @@ static bool shared_fits(const struct link_case *c, const struct cuda_link *k, co
     const bool like = o->single
                           ? g->up.buf < 0 && o->shared->w->n_member == 1 && view_same(g->gate, o->shared->out)
                           : list_is_gated(c->list, k->first + (o->norm != NULL) + 5);
-    if (c->list->max_rows > 1 || !like || o->shared->exact || o->shared_down->exact || g->act != own->act ||
+    if (!like || o->shared->exact || o->shared_down->exact || g->act != own->act ||
         g->k.limit != own->k.limit || g->k.alpha != own->k.alpha || !view_same(o->shared->x, o->gated->x) ||
         !view_same(o->shared_down->x, g->out) || !view_same(o->mix->shared, o->shared_down->out) ||
         !link_ends(c, k, o->shared->out) || !link_ends(c, k, g->out) ||
@@ -111,7 +111,7 @@ static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool
 }
 static int kernels(const struct link_case *c, const struct cuda_link *k) {
     (void)k;
-    return c->list->max_rows == 1 ? 2 : 4;
+    return c->list->max_rows == 1 ? 2 : 3;
 }
 
 #define EXPERTS OP_MATMUL, OP_ROUTE, OP_EXPERTS, OP_GLU, OP_EXPERTS

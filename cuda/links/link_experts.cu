@@ -98,8 +98,8 @@ static bool one_make(const cuda_backend *b, const struct cuda_link *k, one_jobs 
 // ---- engines of several rows, which may have steps of one
 struct batch_jobs {
     batch_router_job router;
-    batch_job gated, down;
-    const struct batch_kernel *of_gated, *of_down;
+    batch_run run;
+    enum layout gated, down;
     batch_mix_job mix;
     bool mixes;
 };
@@ -115,7 +115,10 @@ static void make_router(const cuda_backend *b, const struct experts_ops &o, bool
     j->o.order.item = (int4 *)(b->work + b->plan.batch_items);
     j->x = cuda_rows(b, l, o.norm ? o.norm->x : o.router->x);
     if (!o.norm && !view_same(o.router->x, o.gated->x)) j->other = cuda_rows(b, l, o.gated->x);
-    j->logits = cuda_rows(b, l, o.router->out);
+    // not where the list has them: that memory may be another operation's, which this link does while they are read
+    static_assert(BATCH_GROUPS * sizeof *j->arrived <= BATCH_COUNT_BYTES, "counters");
+    j->logits = rows{(float *)(b->work + b->plan.batch_count + BATCH_COUNT_BYTES), (size_t)j->route.n_expert,
+                     j->route.n_expert};
     if (o.norm) j->inv_k = 1.f / (float)o.norm->dim;
     j->xo = b->work + b->plan.half[ACT_NORMED];
     j->xo_row = b->plan.half_row_bytes;
@@ -123,7 +126,7 @@ static void make_router(const cuda_backend *b, const struct experts_ops &o, bool
 }
 // The stacks of a group, which are one region.
 static void make_stacks(const cuda_backend *b, const float (*up)[2], const struct weight_group *w,
-                        const batch_router_job &r, batch_job *j) {
+                        batch_job *j) {
     const stack_args s = stack_of(b, w, 0);
     const dev_matrix &m = s.m;
     j->w = m.region;
@@ -133,15 +136,13 @@ static void make_stacks(const cuda_backend *b, const float (*up)[2], const struc
     j->tiles = (b->plan.group[w->id].paired ? 2 * m.n : m.n + UNIT_ROWS - 1) / UNIT_ROWS;
     j->up = up[w->id][0];
     j->down = 0x1p24f / j->up;
-    j->order = r.o.order;
-    j->n_used = r.o.n_used;
     j->bias = m.bias;
     j->n = m.n;
 }
 static void make_gated(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
                        batch_jobs *e) {
-    batch_job &j = e->gated;
-    make_stacks(b, up, o.gated->w, e->router, &j);
+    batch_job &j = e->run.gated;
+    make_stacks(b, up, o.gated->w, &j);
     j.single = o.single;
     if (j.bias && !o.single) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
     j.x = e->router.xo;
@@ -152,14 +153,59 @@ static void make_gated(const cuda_backend *b, const float (*up)[2], const struct
 }
 static void make_down(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
                       batch_jobs *e) {
-    batch_job &j = e->down;
+    batch_job &j = e->run.down;
     const rows y = cuda_rows(b, decode_list(b), o.down->out);
-    make_stacks(b, up, o.down->w, e->router, &j);
-    j.after = e->gated.tiles;
-    j.x = e->gated.xo;
-    j.x_row = e->gated.xo_row;
+    make_stacks(b, up, o.down->w, &j);
+    j.after = e->run.gated.tiles;
+    j.x = e->run.gated.xo;
+    j.x_row = e->run.gated.xo_row;
     j.y = y.p;
     j.y_row = y.stride;
+}
+// Whether a matrix that all rows take is like those of a stack; then it is the job's, too.
+static bool like_stack(const cuda_backend *b, const float (*up)[2], const struct weight_group *w,
+                       const struct weight_group *stack, batch_job *j) {
+    const cuda_group *g = &b->plan.group[w->id], *s = &b->plan.group[stack->id];
+    batch_job own = {};
+    make_stacks(b, up, w, &own);
+    j->w_shared = own.w;
+    j->up_shared = own.up;
+    j->down_shared = own.down;
+    return g->n_region == 1 && !g->scaled && g->paired == s->paired && g->n_member == s->n_member &&
+           g->region[0].layout == s->region[0].layout && own.u == j->u && own.tiles == j->tiles &&
+           own.k == j->k && own.n == j->n && !own.bias && !j->bias;
+}
+// The expert that all rows take, and what weighs it; false: it is no choice like the others.
+static bool make_shared(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
+                        batch_jobs *e) {
+    const struct op_list *l = decode_list(b);
+    const rows y = cuda_rows(b, l, o.shared_down->out);
+    batch_router_job &r = e->router;
+    r.o.shared = true;
+    e->run.down.y_shared = y.p;
+    e->run.down.y_shared_row = y.stride;
+    if (r.other.p || !like_stack(b, up, o.shared->w, o.gated->w, &e->run.gated) ||
+        !like_stack(b, up, o.shared_down->w, o.down->w, &e->run.down))
+        return false;
+    if (!o.weigh) return true;
+    const stack_args w = stack_of(b, o.weigh->w, 0);
+    r.weigh.w = w.first;
+    r.weigh.layout = w.m.layout;
+    r.weigh.row = w.m.base % UNIT_ROWS;
+    r.weigh.factor = w.m.factor;
+    r.weigh.bias = w.m.bias;
+    r.weighed = cuda_rows(b, l, o.weigh->out);
+    return layout_kind(w.m.layout) >= KIND_HALVES && w.m.u == r.router_u;
+}
+static void make_run(batch_jobs *e) {
+    const batch_router_job &j = e->router;
+    batch_run &r = e->run;
+    r.gated.n_pair = r.down.n_pair = j.o.n_used + j.o.shared;
+    r.order = j.o.order;
+    r.n_row = j.o.n_row;
+    r.route = j.route;
+    r.logits = j.logits;
+    r.choice = j.o.choice;
 }
 static void batch_mix(const cuda_backend *b, const struct cuda_link *k, const struct experts_ops &o,
                       batch_jobs *e) {
@@ -176,8 +222,8 @@ static void batch_mix(const cuda_backend *b, const struct cuda_link *k, const st
 static bool fits(const cuda_backend *b, const struct experts_ops &o) {
     const cuda_group *g = &b->plan.group[o.gated->w->id], *d = &b->plan.group[o.down->w->id];
     const struct op_list *l = decode_list(b);
-    const struct view x = o.norm ? o.norm->x : o.router->x;          // four columns at once, as of gated->x
-    const int items = d->n_stack + l->max_rows * o.down->n_used / 8; // at most
+    const struct view x = o.norm ? o.norm->x : o.router->x; // four columns at once, as of gated->x
+    const int items = d->n_stack + l->max_rows * (o.down->n_used + (o.shared != NULL)) / 8 + 1; // at most
     return items / b->sm_count + 2 <= BATCH_ITEMS && l->max_rows <= 8 * (BATCH_GROUPS - 1) &&
            (g->paired || o.single) && g->n_region == 1 && d->n_region == 1 && d->n_member == 1 &&
            !g->scaled && !d->scaled && g->k % 32 == 0 && d->k % 32 == 0 && x.col % 4 == 0 &&
@@ -190,15 +236,15 @@ static bool batch_make(const cuda_backend *b, const float (*up)[2], const struct
     const struct experts_ops o = link_experts_ops(l, k);
     memset(e, 0, sizeof *e);
     if (!fits(b, o)) return false;
-    const size_t shared = decode_shared_memory(b);
     make_router(b, o, cuda_out_rows(l, link_writes(l, k)), &e->router);
     make_gated(b, up, o, e);
     make_down(b, up, o, e);
+    if (o.shared && !make_shared(b, up, o, e)) return false;
+    make_run(e);
     batch_mix(b, k, o, e);
-    e->of_gated = batch_find(b->plan.group[o.gated->w->id].region[0].layout);
-    e->of_down = batch_find(b->plan.group[o.down->w->id].region[0].layout);
-    return e->of_gated && e->of_down && batch_plan(&e->gated, e->of_gated, shared) &&
-           batch_plan(&e->down, e->of_down, shared);
+    e->gated = b->plan.group[o.gated->w->id].region[0].layout;
+    e->down = b->plan.group[o.down->w->id].region[0].layout;
+    return batch_plan(&e->run, e->gated, e->down, b->sm_count, decode_shared_memory(b));
 }
 
 // ---- the link of decode rows
@@ -234,9 +280,12 @@ static void hand_over(const cuda_backend *b, decode_link *d, uint32_t tag) {
 static enum infer_status run_batch(const decode_step &s, const decode_link *d) {
     const batch_jobs *e = own<batch_jobs>(d);
     const int rows = decode_rows(s, d);
-    CU(batch_router_launch(e->router, rows, s.b->sm_count, s.stream));
-    CU(batch_launch(&e->gated, e->of_gated, true, s.b->sm_count, s.stream));
-    CU(batch_launch(&e->down, e->of_down, false, s.b->sm_count, s.stream));
+    batch_router_job router = e->router;
+    batch_run run = e->run;
+    run.both &= rows <= BATCH_FEW;
+    router.few = run.few = run.both && rows <= run.few_most && rows * run.gated.n_pair <= BATCH_FEW_PAIRS;
+    CU(batch_router_launch(router, rows, s.b->sm_count, s.stream));
+    CU(batch_launch(&run, e->gated, e->down, s.b->sm_count, s.stream));
     if (!e->mixes) return INFER_OK;
     batch_mix_job m = e->mix;
     m.next.xo_pitch = decode_output_pitch(d, rows);

@@ -281,20 +281,22 @@ static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
     p->pair_tiles = p->pairs + pairs.tile;
 }
 
-/* What several decode rows of experts need: as above, of up to 8 pairs at least; counters of groups of 8 rows. */
+/* What several decode rows of experts need: as above, of up to 8 pairs at least; counters of groups of 8 rows; logits. An expert that all
+ * rows take may be one choice more. */
 static void place_batch(struct cuda_plan *p, const struct op_list *l) {
-    size_t pairs = 0, items = 512; /* which kernels read in any case */
+    size_t pairs = 0, items = 512 /* which kernels read in any case */, experts = 0;
     for (int i = 0; l && i < l->n_op; i++) {
         if (l->op[i].kind != OP_EXPERTS) continue;
         const struct op_experts *o = &l->op[i].experts;
-        const size_t n = (size_t)o->n_used * (size_t)p->max_decode,
-                     t = n / 8 + (size_t)o->w->member[0].n_stack + 1;
+        const size_t n = (size_t)(o->n_used + 1) * (size_t)p->max_decode, e = (size_t)o->w->member[0].n_stack,
+                     t = n / 8 + e + 2;
         pairs = n > pairs ? n : pairs;
         items = t > items ? t : items;
+        experts = e > experts ? e : experts;
     }
     p->batch_pairs = take(p, pairs * 4);
     p->batch_items = take(p, pairs ? items * 16 : 0);
-    p->batch_count = take(p, pairs ? ((size_t)p->max_decode / 8 + 1) * 4 : 0);
+    p->batch_count = take(p, pairs ? BATCH_COUNT_BYTES + experts * (size_t)p->max_decode * 4 : 0);
 }
 
 static void place_experts(struct cuda_plan *p, const struct op_list *pl, const struct op_list *dl) {

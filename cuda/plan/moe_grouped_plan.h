@@ -13,6 +13,8 @@ struct moe_grouped_plan {
     size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/moe_grouped.h) */
     size_t bytes;
 };
+/* Of decode rows, behind cuda_plan.batch_count: their logits, behind so many bytes of counters. */
+enum { BATCH_COUNT_BYTES = 256 };
 struct moe_grouped_plan moe_grouped_plan_of(const struct op_list *l); /* NULL: no list */
 
 #ifdef __cplusplus

@@ -479,6 +479,9 @@ static void experts_of_many_rows_agree_with_ref(void **state) {
     } all[] = {{"tiny-moe", "q4_k", MANY, true},
                {"tiny-moe", "q4_k_m", 8, true},
                {"tiny-moe", "q6_k", 33, true},
+               {"tiny-delta-moe", "q8_0", 33, true},
+               {"tiny-delta-moe-128", "q4_k", MANY, true},
+               {"tiny-delta-moe-128", "q4_k_m", 8, true},
                {"tiny-moe", "q2_k", MANY, true},
                {"tiny-moe", "q3_k", 9, true},
                {"tiny-moe", "q5_k", 33, true},
@@ -495,7 +498,8 @@ static void experts_of_many_rows_agree_with_ref(void **state) {
                {"tiny-oss", "mxfp4_moe", MANY, true},
                {"tiny-oss", "q8_0", 2, true},
                {"tiny-nemotron-128", "q4_k", MANY, true},
-               {"tiny-nemotron-128", "q8_0", 9, true}};
+               {"tiny-nemotron-128", "q8_0", 9, true},
+               {"tiny-delta-moe-128", "q5_k", 9, true}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct model *m = open_synth(all[i].shape, all[i].type);

@@ -6,9 +6,10 @@
 #include "cuda/formats/unit_halves.cuh"
 
 // ---- pairs in the order of their experts: one block
-enum { ORDER_THREADS = 256, ORDER_EACH = ROUTE_EXPERTS_MAX / ORDER_THREADS };
+// Number e of the experts in their order is e - 1 where one that all rows take is the first of them.
+enum { ORDER_THREADS = 256, ORDER_EACH = ROUTE_EXPERTS_MAX / ORDER_THREADS + 1 };
 struct order_scratch {
-    int many[ROUTE_EXPERTS_MAX], place[ROUTE_EXPERTS_MAX];
+    int many[ROUTE_EXPERTS_MAX + 1], place[ROUTE_EXPERTS_MAX + 1];
     unsigned part[32];
 };
 // The sum of v of the threads before this one; all: of all.
@@ -27,27 +28,30 @@ DEV unsigned sum_before(unsigned v, unsigned *part, unsigned &all) {
     all = __reduce_add_sync(~0u, mine);
     return before + s - v;
 }
-DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n) {
-    const int tid = threadIdx.x;
+DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n_row) {
+    const int tid = threadIdx.x, shared = j.shared, n_pair = j.n_used + shared, n = n_row * n_pair,
+              n_expert = j.n_expert + shared;
     auto expert = [&](int p) {
-        return route_expert(__ldcg(j.choice.p + p / j.n_used * j.choice.stride + p % j.n_used), j.n_expert);
+        const int row = p / n_pair, c = p - row * n_pair - shared;
+        return c < 0 ? 0 : route_expert(__ldcg(j.choice.p + row * j.choice.stride + c), j.n_expert) + shared;
     };
-    for (int e = tid; e < j.n_expert; e += ORDER_THREADS) m.many[e] = 0;
+    for (int e = tid; e < n_expert; e += ORDER_THREADS) m.many[e] = 0;
     __syncthreads();
     const int own = tid < n ? expert(tid) : 0; // of the thread's first pair
     for (int p = tid; p < n; p += ORDER_THREADS) atomicAdd(&m.many[p == tid ? own : expert(p)], 1);
     __syncthreads();
     unsigned counted = 0, all; // pairs, and items in the high half
     for (int i = 0; i < ORDER_EACH; i++) {
-        const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0;
+        const int e = tid * ORDER_EACH + i, many = e < n_expert ? m.many[e] : 0;
         counted += (unsigned)many | (unsigned)((many + BATCH_PAIRS - 1) / BATCH_PAIRS) << 16;
     }
     unsigned before = sum_before(counted, m.part, all);
     for (int i = 0; i < ORDER_EACH; i++) {
-        const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0, first = before & 0xffff;
+        const int e = tid * ORDER_EACH + i, many = e < n_expert ? m.many[e] : 0, first = before & 0xffff;
         if (many) m.place[e] = first;
         for (int k = 0; k < many; k += BATCH_PAIRS, before += 1u << 16)
-            j.order.item[1 + (before >> 16)] = make_int4(e, first + k, min(BATCH_PAIRS, many - k), 0);
+            j.order.item[1 + (before >> 16)] =
+                make_int4(e - shared, first + k, min(BATCH_PAIRS, many - k), 0);
         before += many;
     }
     if (tid == 0) j.order.item[0] = make_int4((int)(all >> 16), 0, 0, 0);
@@ -55,17 +59,6 @@ DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n) {
     for (int p = tid; p < n; p += ORDER_THREADS)
         j.order.pair[atomicAdd(&m.place[p == tid ? own : expert(p)], 1)] = p;
 }
-__global__ void __launch_bounds__(ORDER_THREADS)
-    batch_order_kernel(const __grid_constant__ batch_order_job j) {
-    __shared__ order_scratch m;
-    pdl_trigger();
-    pdl_wait();
-    order_pairs(j, m, *j.n_row * j.n_used);
-}
-cudaError_t batch_order_launch(const batch_order_job &j, cudaStream_t s) {
-    return launch_overlapped(batch_order_kernel, dim3(1), dim3(ORDER_THREADS), 0, true, s, j);
-}
-
 // ---- router: a block 8 rows and every chunks-th four experts; two experts and a quarter of the columns a warp. The block of a
 // group of rows that comes last routes them, the last of those makes the order.
 enum { ROUTER_ROWS = 8, ROUTER_AHEAD = 4 };
@@ -115,15 +108,20 @@ DEV void router_rows(const batch_router_job &j, float *xs, uint32_t bar, int row
         bulk_copy(smem_address(xs + lane * j.k_router),
                   j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride, j.k_router * 4, bar);
 }
-// Columns k .. k + 3 of a row of floats or halves.
-DEV float4 router_load(const batch_router_job &j, int row, int k) {
-    const size_t unit = (size_t)(row >> 4) * j.router_u + (k >> 8);
-    if (j.router_layout == LAYOUT_F32)
-        return __ldg((const float4 *)(j.router + unit * 16384 + layout_f32_byte(row & 15, k & 255)));
-    const uint2 h = __ldg((const uint2 *)(j.router + unit * 8192 + (2 * (k >> 5 & 7) + (row >> 3 & 1)) * 512 +
+// Rows of the router, and the one that weighs what all rows take.
+DEV int router_all(const batch_router_job &j) { return j.o.n_expert + (j.weigh.w != NULL); }
+// Columns k .. k + 3 of one of them, of floats or halves.
+DEV float4 router_load(const batch_router_job &j, int e, int k) {
+    const bool weighs = e == j.o.n_expert;
+    const enum layout l = weighs ? j.weigh.layout : j.router_layout;
+    const uint8_t *w = weighs ? j.weigh.w : j.router;
+    const int row = weighs ? j.weigh.row : e & 15;
+    const size_t unit = (size_t)(weighs ? 0 : e >> 4) * j.router_u + (k >> 8);
+    if (l == LAYOUT_F32) return __ldg((const float4 *)(w + unit * 16384 + layout_f32_byte(row, k & 255)));
+    const uint2 h = __ldg((const uint2 *)(w + unit * 8192 + (2 * (k >> 5 & 7) + (row >> 3)) * 512 +
                                           ((row & 7) * 4 + (k >> 3 & 3)) * 16 + (k & 4) * 2));
-    const float2 a = j.router_layout == LAYOUT_F16 ? half2_bits(h.x) : bf16x2_bits(h.x),
-                 b = j.router_layout == LAYOUT_F16 ? half2_bits(h.y) : bf16x2_bits(h.y);
+    const float2 a = l == LAYOUT_F16 ? half2_bits(h.x) : bf16x2_bits(h.x),
+                 b = l == LAYOUT_F16 ? half2_bits(h.y) : bf16x2_bits(h.y);
     return make_float4(a.x, a.y, b.x, b.y);
 }
 // Columns of two experts that a warp has ahead; e: the first of them
@@ -135,7 +133,7 @@ DEV void router_weights(float4 (&w)[2][ROUTER_AHEAD], const batch_router_job &j,
 #pragma unroll
         for (int h = 0; h < 2; h++)
             w[h][i] =
-                k < j.k_router ? router_load(j, min(e + h, j.o.n_expert - 1), k) : make_float4(0, 0, 0, 0);
+                k < j.k_router ? router_load(j, min(e + h, router_all(j) - 1), k) : make_float4(0, 0, 0, 0);
     }
 }
 // Sums over the warp of 16 numbers, all in the same order: number lane / 2 in v[0].
@@ -219,13 +217,14 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     pdl_wait();
     const int n_row = *j.o.n_row;
     if (n_row == 0 && blockIdx.x + blockIdx.y + threadIdx.x == 0) j.o.order.item[0] = make_int4(0, 0, 0, 0);
+    if (j.few && blockIdx.x == 0 && threadIdx.x < BATCH_FEW_PAIRS) j.o.order.item[1 + threadIdx.x].w = 0;
     if (row0 >= n_row) return;
     if (warp == 0) router_rows(j, xs, smem_address(&bar), row0, n_row);
     barrier_wait(smem_address(&bar), 0);
     router_norm(j, (float4 *)(xs + warp * j.k_router), (const float4 *)norm, row0 + warp, n_row,
                 blockIdx.x == 0);
     __syncthreads();
-    for (int e = e0; e < j.o.n_expert; e += gridDim.x * 4) {
+    for (int e = e0; e < router_all(j); e += gridDim.x * 4) {
         float acc[16] = {};
         router_product(acc, j, xs, w, e + pair * 2, e == e0);
         if (!(lane & 1)) part[warp & 3][pair][lane >> 1] = acc[0];
@@ -238,16 +237,19 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
             if (at < j.o.n_expert && row0 + r < n_row)
                 j.logits.p[(row0 + r) * j.logits.stride + at] =
                     fmaf(v, j.router_factor, j.router_bias ? j.router_bias[at] : 0.f);
+            else if (at == j.o.n_expert && j.weigh.w && row0 + r < n_row)
+                j.weighed.p[(row0 + r) * j.weighed.stride] =
+                    fmaf(v, j.weigh.factor, j.weigh.bias ? *j.weigh.bias : 0.f);
         }
         __syncthreads();
     }
-    if (!router_last(j.arrived + 1 + blockIdx.y, gridDim.x, &flag)) return;
+    if (j.few || !router_last(j.arrived + 1 + blockIdx.y, gridDim.x, &flag)) return;
     router_scratch &m = *(router_scratch *)smem;
     if (row0 + warp < n_row) router_choose(j, m.route[warp], row0 + warp);
     const int groups = (n_row + ROUTER_ROWS - 1) / ROUTER_ROWS;
     __syncthreads();
     if (groups > 1 && !router_last(j.arrived, groups, &flag)) return;
-    order_pairs(j.o, m.order, n_row * j.o.n_used);
+    order_pairs(j.o, m.order, n_row);
 }
 static size_t router_bytes(int k) {
     const size_t rows = (size_t)(ROUTER_ROWS + 1) * k * 4;
@@ -255,8 +257,8 @@ static size_t router_bytes(int k) {
 }
 bool batch_router_fits(int k, size_t shared) { return k % 32 == 0 && router_bytes(k) + 1024 <= shared; }
 cudaError_t batch_router_launch(batch_router_job j, int n, int sm_count, cudaStream_t s) {
-    const int groups = (n + ROUTER_ROWS - 1) / ROUTER_ROWS, most = (j.o.n_expert + 3) / 4,
-              chunks = sm_count / groups;
+    const int groups = (n + ROUTER_ROWS - 1) / ROUTER_ROWS,
+              most = (j.o.n_expert + (j.weigh.w != NULL) + 3) / 4, chunks = sm_count / groups;
     return launch_overlapped(batch_router_kernel,
                              dim3(chunks < 1      ? 1
                                   : chunks < most ? chunks
@@ -308,35 +310,68 @@ static const batch_kernel *const table[] = {
 #define LAYOUT(id, name, bytes, kind) EACH_##kind(id)
 #include "cuda/plan/layouts.def"
 };
-const struct batch_kernel *batch_find(enum layout l) {
+static const batch_kernel *find(enum layout l) { // NULL: none for the layout
     for (const batch_kernel *k : table)
         if (k->l == l) return k;
     return NULL;
 }
+static batch_entry both(enum layout gated, enum layout down) { // NULL: each part by itself
+    const batch_kernel *k = find(gated);
+    return gated == down ? k->both[0] : k->other == down ? k->both[1] : NULL;
+}
 cudaError_t batch_prepare(void) {
     cudaError_t e = all_shared_memory((const void *)batch_router_kernel);
-    for (const batch_kernel *k : table) {
-        if (e == cudaSuccess) e = all_shared_memory((const void *)k->gated);
-        if (e == cudaSuccess) e = all_shared_memory((const void *)k->plain);
-    }
+    for (const batch_kernel *k : table)
+        for (batch_entry run : {k->gated, k->plain, k->both[0], k->both[1]})
+            if (run && e == cudaSuccess) e = all_shared_memory((const void *)run);
     return e;
 }
-// Where things lie in shared memory.
-static int place(batch_job *j, const batch_kernel *k) {
-    j->ring_at = BATCH_HEAD + j->teams * j->classes * BATCH_MET * 512;
-    return j->bytes = j->ring_at + j->teams * j->slots * j->u * layout_unit_bytes(k->l);
-}
-bool batch_plan(struct batch_job *j, const struct batch_kernel *k, size_t shared) {
+// Warps of a block, and the ring that has the room of so many bytes; its bytes.
+static int shape(batch_job *j, enum layout l, int room) {
+    const int bytes = j->u * layout_unit_bytes(l);
     j->each = j->u <= BATCH_WARPS ? 1 : 2;
     j->classes = (j->u + j->each - 1) / j->each;
-    j->teams = BATCH_WARPS / j->classes;
-    if (j->classes > BATCH_WARPS) return false;
-    for (j->slots = BATCH_RING; j->slots > 1; j->slots--)
-        if ((size_t)place(j, k) <= shared) return true;
-    return false;
+    j->teams = j->classes > BATCH_WARPS ? 0 : BATCH_WARPS / j->classes;
+    j->slots = room / bytes < BATCH_RING ? room / bytes : BATCH_RING;
+    return j->slots * bytes;
 }
-cudaError_t batch_launch(const struct batch_job *j, const struct batch_kernel *k, bool gated, int sm_count,
+static bool fits(const batch_job *j) { return j->teams > 0 && j->slots >= 2 * j->teams; }
+static unsigned by(int d) { return d > 1 ? (unsigned)((1ull << 32) / (unsigned)d) + 1 : 0; }
+bool batch_plan(struct batch_run *r, enum layout gated, enum layout down, int sm_count, size_t shared) {
+    const int room = (int)shared - BATCH_RING_AT, scratch = BATCH_FEW * (int)sizeof(route_scratch);
+    if (!find(gated) || !find(down) || room <= 0) return false;
+    const int a = shape(&r->gated, gated, room), b = shape(&r->down, down, room);
+    if (!fits(&r->gated) || !fits(&r->down)) return false;
+    r->first = 2 * r->gated.teams;
+    const int tile = a / r->gated.slots;
+    r->per = r->gated.u * layout_unit_bytes(gated) / (r->down.u * layout_unit_bytes(down));
+    const int slots = r->gated.slots * r->per < BATCH_RING ? r->gated.slots * r->per : BATCH_RING;
+    r->both = both(gated, down) && slots >= 2 * r->down.teams;
+    r->alone = r->down.slots;
+    if (r->both) r->down.slots = slots;
+    r->few_most = r->both && r->first * tile + scratch <= room ? BATCH_FEW : 0;
+    r->ring_at = BATCH_RING_AT;
+    r->bytes = BATCH_RING_AT + (a > b ? a : b);
+    // at the ring's end, behind the row tiles that are asked for first
+    const int least = BATCH_RING_AT + r->first * tile + scratch;
+    if (r->few_most && r->bytes < least) r->bytes = least;
+    r->by_blocks = by(sm_count);
+    r->by_pair = by(r->gated.n_pair);
+    r->by_per = by(r->per);
+    r->by_slots = by(r->gated.slots);
+    r->gated.by_tiles = by(r->gated.tiles);
+    r->down.by_tiles = by(r->down.tiles);
+    return true;
+}
+cudaError_t batch_launch(const struct batch_run *r, enum layout gated, enum layout down, int sm_count,
                          cudaStream_t s) {
-    return launch_overlapped(gated ? k->gated : k->plain, dim3(sm_count), dim3(BATCH_WARPS * 32),
-                             (size_t)j->bytes, true, s, *j);
+    const dim3 grid(sm_count), block(BATCH_WARPS * 32);
+    if (r->both) return launch_overlapped(both(gated, down), grid, block, (size_t)r->bytes, true, s, *r);
+    const cudaError_t e = launch_overlapped(find(gated)->gated, grid, block, (size_t)r->bytes, true, s, *r);
+    batch_run later = *r;
+    later.first = 2 * r->down.teams;
+    later.down.slots = r->alone;
+    return e != cudaSuccess
+               ? e
+               : launch_overlapped(find(down)->plain, grid, block, (size_t)r->bytes, true, s, later);
 }
