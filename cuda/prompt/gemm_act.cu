@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(384, 1) gemm_act_kernel(const __grid_constant_
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < 32)
             for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-                prompt_produce<R, L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
-                                             full, empty, rank, stage, phase);
+                prompt_produce<R, L, BN, CL, 1>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN,
+                                                ring, full, empty, rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int warp = (threadIdx.x >> 5) - 4;

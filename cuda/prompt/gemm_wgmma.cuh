@@ -118,13 +118,14 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
     if (lane < CL) cluster_arrive(empty + last * 8, lane);
 }
 
-// Four warps, two row tiles' codes each: a warp begins its lanes' copies one after the other, and one warp took longer for eight of them than
-// few tokens take. Thread 0 copies this block's share of the activations, too.
-template <class R, int L, int BN, int CL>
+// WARPS warps, their part of eight row tiles' codes each: a warp begins its lanes' copies one after the other, and one warp takes longer for
+// eight of them than few tokens take. Thread 0 copies this block's share of the activations, too.
+template <class R, int L, int BN, int CL, int WARPS>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
                         int rank, int &stage, uint32_t &phase) {
     using F = operands<L>;
-    const int lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * 2 + (lane & 1);
+    constexpr int TILES = 8 / WARPS; // of a warp
+    const int lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES + (lane & (TILES - 1));
     const uint8_t *x =
         j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
     const uint8_t *w = j.w + (size_t)slab_tile(j, slab0 + mine) * j.u * F::unit;
@@ -137,7 +138,7 @@ DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, u
                            (1 << CL) - 1);
         }
         __syncwarp();
-        if (lane < 2)
+        if (lane < TILES)
 #pragma unroll
             for (int i = 0; i < F::n_piece; i++)
                 bulk_copy(at + R::x + mine * R::tile + i * F::piece_bytes,
@@ -199,8 +200,8 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-            prompt_produce<R, L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring, full,
-                                         empty, rank, stage, phase);
+            prompt_produce<R, L, BN, CL, 4>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
+                                            full, empty, rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int warp = (threadIdx.x >> 5) - 4;
