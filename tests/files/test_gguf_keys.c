@@ -70,6 +70,7 @@ static const struct key read_keys[] = {
     {"expert_count", "4", 'u', false},
     {"expert_used_count", "2", 'u', false},
     {"no_head", "true", 'b', false},
+    {"text_length", "100000000", 'u', false}, /* beyond the positions */
     {"rope.dimension_count", "4", 'u', false},
     {"rope.freq_base", "500", 'f', false},
     {"rope.neox", "true", 'b', false},
