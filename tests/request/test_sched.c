@@ -248,7 +248,8 @@ static void prompts_do_not_hold_up_answers(void **state) {
         const int from = step_now, tokens = runs.n;
         while (!late.n) assert_true(go(&p));
         const int steps = step_now - from;
-        assert_in_range(steps, 3, 5);
+        assert_true(steps >= 3);
+        assert_in_range(late.n_parts, 2, 5); /* what is less than a step may wait for others meanwhile */
         assert_in_range(runs.n - tokens, steps - 1, steps + 1);
         for (int i = 1; i < late.n_parts; i++)
             assert_in_range(late.n_prompt[i] - late.n_prompt[i - 1], 1, 64);

@@ -451,7 +451,8 @@ static enum infer_status unpack_mxfp4(struct module *m, const char *scale) {
     const void *codes = t->data;
     enum quant_type type;
     void *data;
-    if (!is(t, "U8") && !is(t, "I8")) return mistyped(m, t, "U8");
+    const bool beside_fp8 = strcmp(scale, "scale") == 0; /* as DeepSeek V4 is published */
+    if (!is(t, "U8") && !(beside_fp8 && is(t, "I8"))) return mistyped(m, t, "U8");
     TRY(flat(m, t));
     m->n = t->shape[2], m->k = 2 * t->shape[3];
     if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
