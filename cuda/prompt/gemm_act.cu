@@ -84,14 +84,7 @@ __global__ void __launch_bounds__(384, 1) gemm_act_kernel(const __grid_constant_
               n_tile = (j.n_slab + 8 * CL - 1) / (8 * CL) * n_tok;
     int stage = 0;
     uint32_t phase = 0;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < R::stages; i++) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(empty + i * 8, 2 * CL);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    cluster_sync();
+    prompt_barriers<R, CL>(full, empty);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < 32)

@@ -1,13 +1,14 @@
 // Matmul of prompt rows on sm_90a: out[t][n] = sum_k W[n][k] x[t][k], weights in registers (unit_operands.cuh), activations in
 // shared memory, both halves, sums in float32 in the order of k, whatever T, tile or neighbour.
 //
-// A cluster of CL blocks takes 128 CL rows of W and BN tokens. In each block one warp streams its 128
+// A cluster of CL blocks takes 128 CL rows of W and BN tokens. In each block four warps stream its 128
 // rows' codes and its share of every activation tile of 64 columns, multicast to all, and two warpgroups of 64 rows each
 // consume them.
 #pragma once
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/gemm_epilogue.cuh"
+#include "cuda/common/cluster.cuh"
 #include "cuda/common/wgmma.cuh"
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
@@ -19,28 +20,6 @@ template <int L, int BN, int EPI> struct prompt_ring {
                          smem = stages * stage + out + 1024;
 };
 
-DEV uint32_t cluster_rank() {
-    uint32_t r;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-DEV void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-DEV void cluster_arrive(uint32_t barrier, uint32_t cta) {
-    asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [r];\n}" ::"r"(barrier),
-                 "r"(cta)
-                 : "memory");
-}
-DEV void bulk_multicast(uint32_t dst, const void *src, uint32_t bytes, uint32_t barrier, uint16_t mask) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1], %2, "
-                 "[%3], %4;" ::"r"(dst),
-                 "l"(src), "r"(bytes), "r"(barrier), "h"(mask)
-                 : "memory");
-}
 // A piece of shared memory to global memory; whether those sent before have been read, and written.
 DEV void bulk_store(void *dst, uint32_t src, uint32_t bytes) {
     asm volatile(
@@ -50,6 +29,18 @@ DEV void bulk_store(void *dst, uint32_t src, uint32_t bytes) {
 }
 DEV void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 DEV void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// A ring's barriers, of all blocks of the cluster.
+template <class R, int CL> DEV void prompt_barriers(uint32_t full, uint32_t empty) {
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < R::stages; i++) {
+            barrier_init(full + i * 8, 1);
+            barrier_init(empty + i * 8, 2 * CL);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    cluster_sync();
+}
 
 template <class R, int L, int BN, int CL>
 DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
@@ -187,14 +178,7 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
              empty = full + 8 * R::stages;
     int rank = (int)cluster_rank(), group = threadIdx.x >> 7, stage = 0;
     uint32_t phase = 0;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < R::stages; i++) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(empty + i * 8, 2 * CL);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    cluster_sync();
+    prompt_barriers<R, CL>(full, empty);
     pdl_wait();
     int n_row = *j.n_row, n_tok = (n_row + BN - 1) / BN, n_tile = (j.n_slab + 8 * CL - 1) / (8 * CL) * n_tok;
     if (group == 0) {
