@@ -101,7 +101,8 @@ static int run_command(const struct options *o) {
 static int finish(const struct options *o, int code) {
     if (code != EXIT_DONE && code != EXIT_CHECK) return code;
     enum infer_status s = tool_flush();
-    return s ? tool_fail(o, s) : code;
+    if (s) return tool_fail(o, s);
+    return code == EXIT_DONE && tool_said_late() ? EXIT_CANNOT : code;
 }
 
 int main(int argc, char **argv) {

@@ -3,7 +3,6 @@
 #include "tools/peak.h"
 #include "tools/trace.h"
 #include "tools/sight.h"
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,9 +262,11 @@ enum { TRACE_SPANS = 1 << 20, PROFILE_SPANS = 1 << 16 };
 static enum infer_status open_profile(struct session *s, const struct options *o) {
     s->show_profile = o->profile;
     if (!o->profile && !o->trace) return INFER_OK;
-    if (o->trace && !(s->trace = fopen(o->trace, "w")))
-        return err_set(INFER_E_IO, "%s: %s", o->trace, strerror(errno));
-    if (o->trace) TRY(levels_open(&s->levels));
+    if (o->trace) {
+        TRY(tool_check_output(o, s->path, o->trace));
+        TRY(outfile_open(&s->trace, o->trace, OUTFILE_DEFAULT));
+        TRY(levels_open(&s->levels));
+    }
     if (o->trace) s->counters = (struct trace_extra){levels_write, s->levels, NULL};
     return infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS);
 }
@@ -283,15 +284,26 @@ static void measure_card(struct session *s) {
 #endif
 }
 
+/* The trace takes its place where all of it could be written. */
+static void write_trace(struct session *s) {
+    s->trace_extra.more = &s->counters;
+    FILE *f = outfile_stream(s->trace);
+    enum infer_status st = f ? trace_write(f, s->profile, 0, &s->trace_extra) : INFER_E_MEMORY;
+    if (f) fclose(f);
+    if (!st)
+        st = outfile_close(s->trace);
+    else
+        outfile_abort(s->trace);
+    s->trace = NULL;
+    if (st) tool_say_late("%s", infer_error());
+}
+
 /* What the engine did, before it goes. */
 static void tell_profile(struct session *s) {
     struct memory_probe m;
     const struct peak *peak = peak_of_isa(s->place.isa ? s->place.isa : "");
     const int threads = s->place.n_thread > 0 ? s->place.n_thread : 1;
     double gb_s = NAN;
-    s->trace_extra.more = &s->counters;
-    if (s->trace && s->engine && trace_write(s->trace, s->profile, 0, &s->trace_extra))
-        tool_say("%s", infer_error());
     if (!s->show_profile || !s->engine) return;
     if (s->roof_gb_s != 0) {
         profile_show(stderr, s->profile, s->roof_gb_s, s->roof_flops);
@@ -391,8 +403,9 @@ enum infer_status session_measure(struct session *s, const struct options *o, co
 void session_close(struct session *s) {
     interrupt_stops(NULL, NULL);
     if (s->profile) tell_profile(s);
+    if (s->trace && s->engine) write_trace(s);
+    outfile_abort(s->trace);
     levels_close(s->levels);
-    if (s->trace && fclose(s->trace)) tool_say("the trace is not written whole");
     infer_engine_free(s->engine);
     infer_engine_free(s->drafter);
     infer_model_close(s->draft_model);

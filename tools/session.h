@@ -5,6 +5,7 @@
 #include "infer.h"
 #include "infer_profile.h"
 #include "infer_request.h"
+#include "files/outfile.h"
 #include "tools/adapters.h"
 #include "tools/options.h"
 #include "tools/sense/energy.h"
@@ -23,7 +24,7 @@ struct session {
     struct progress progress;
     /* of --profile and --trace, told when the session is closed; NULL: nobody asks */
     struct infer_profile *profile;
-    FILE *trace;
+    struct outfile *trace;
     struct trace_extra trace_extra; /* the command's */
     struct levels *levels;          /* of --trace */
     struct trace_extra counters;    /* these, where there are some */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "files/outfile.h"
+#include "tools/adapters.h"
 #include "tools/interrupt.h"
 #include "tools/world.h"
 #include "files/tensorfile.h"
@@ -49,6 +50,18 @@ void tool_say(const char *format, ...) {
     tool_vsay(format, ap);
     va_end(ap);
 }
+
+static bool said_late;
+
+void tool_say_late(const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    tool_vsay(format, ap);
+    va_end(ap);
+    said_late = true;
+}
+
+bool tool_said_late(void) { return said_late; }
 
 void tool_log(void *user, enum log_level level, const char *line) {
     (void)user;
@@ -126,8 +139,16 @@ enum infer_status tool_check_output(const struct options *o, const char *model, 
     const char *const inputs[] = {
         o->file,    o->chat_template, o->grammar, o->json_schema, o->lark_file, o->structural_tag,
         o->compare, o->targets,       o->input,   o->kl,          o->imatrix};
+    const struct option_texts *const lists[] = {&o->draft, &o->image, &o->lora, &o->control_vector};
+    char file[4096];
+    float scale;
     if (model) TRY(tensorfile_differs(path, model));
+    if (o->mmproj) TRY(tensorfile_differs(path, o->mmproj));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i]) TRY(outfile_differs(path, inputs[i]));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (int k = 0; k < lists[i]->n; k++)
+            if (!adapter_named(lists[i]->text[k], file, sizeof file, &scale))
+                TRY(tensorfile_differs(path, file));
     return INFER_OK;
 }

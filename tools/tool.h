@@ -27,6 +27,9 @@ int tool_fail(const struct options *o, enum infer_status s);
 int tool_interrupted(void);
 /* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same of what could not be written when the work was done: a command that succeeded otherwise ends with EXIT_CANNOT. */
+void tool_say_late(const char *format, ...) __attribute__((format(printf, 1, 2)));
+bool tool_said_late(void);
 void tool_vsay(const char *format, va_list arguments);
 /* text, a message or report of the library, into buf[n] with the flags of this program where it names fields of the library's
  * options: "up to .ctx 2048" becomes "up to --ctx 2048". Returns buf. */

@@ -114,5 +114,5 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
         if (extra->write) extra->write(extra->user, f, since);
     fprintf(f, "\n]}\n");
     mem_free(span);
-    return fflush(f) || ferror(f) ? err_set(INFER_E_IO, "the trace is not written whole") : INFER_OK;
+    return fflush(f) || ferror(f) ? err_prefix(INFER_E_IO, "the trace is not written") : INFER_OK;
 }

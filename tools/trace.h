@@ -13,7 +13,8 @@ struct trace_extra {
     void *user;
     const struct trace_extra *more; /* NULL: nothing */
 };
-/* Steps and operations of the last `since` ns of CLOCK_MONOTONIC on, as one JSON object. errors: INFER_E_MEMORY, INFER_E_IO (f) */
+/* Steps and operations of the last `since` ns of CLOCK_MONOTONIC on, as one JSON object. errors: INFER_E_MEMORY, INFER_E_IO (f; the reason is what f's writer
+ * left as this thread's message) */
 enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t since,
                               const struct trace_extra *extra);
 /* One event of `pid` 1 in row `tid` of the trace, behind a comma: from begin to end, in ns. args: members of a JSON object, or "". name needs

@@ -225,6 +225,16 @@ enum infer_status outfile_write(struct outfile *f, const void *data, size_t n) {
     return INFER_OK;
 }
 
+static ssize_t stream_write(void *outfile, const char *data, size_t n) {
+    return outfile_write(outfile, data, n) ? 0 : (ssize_t)n;
+}
+
+FILE *outfile_stream(struct outfile *f) {
+    FILE *stream = fopencookie(f, "w", (cookie_io_functions_t){.write = stream_write});
+    if (!stream) err_set(INFER_E_MEMORY, "no memory to write %s", f->path);
+    return stream;
+}
+
 /* 0, or the errno; a file system that cannot do this, and a folder that may not be read, are none. */
 static int sync_error(int fd) {
     while (fsync(fd) != 0)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "base/status.h"
 
 enum outfile_kind {
@@ -28,6 +29,9 @@ enum infer_status outfile_open(struct outfile **out, const char *path, enum outf
 enum infer_status outfile_reserve(struct outfile *f, uint64_t bytes);
 /* errors: INFER_E_WRITE, INFER_E_CANCEL (a signal came while a pipe was full) */
 enum infer_status outfile_write(struct outfile *f, const void *data, size_t n);
+/* A stream whose bytes go to f, for what is printed; fclose it before f is closed. What f cannot take fails the stream, and the reason is this
+ * thread's message. NULL: no memory. */
+FILE *outfile_stream(struct outfile *f);
 /* Puts the file in its place; frees f in any case. errors: INFER_E_WRITE */
 enum infer_status outfile_close(struct outfile *f);
 /* Removes what was written and frees f; this thread's message stays. NULL does nothing. */

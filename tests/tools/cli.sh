@@ -503,8 +503,16 @@ steps = [x for x in e if x["ph"] == "X" and x["tid"] == 1]
 inside = [x for x in e if x["ph"] == "X" and x["tid"] == 2]
 assert {x["name"] for x in steps} == {"prompt", "decode"} and len(inside) > 10 * len(steps), steps
 assert all(any(s["ts"] <= x["ts"] and x["ts"] + x["dur"] <= s["ts"] + s["dur"] + 1 for s in steps) for x in inside)' "$dir/t.json"
-run "a trace nowhere" 2 "$infer" run -m "$llama" hello -n 4 --trace "$dir/none/t.json"; out_empty; err_has "none/t.json: No such file"; err_lines 1
-run "a trace on a full disk" 0 "$infer" run -m "$llama" hello -n 4 -q --trace /dev/full; err_has "the trace is not written whole"
+run "a trace nowhere" 2 "$infer" run -m "$llama" hello -n 4 --trace "$dir/none/t.json"; out_empty; err_has "none/t.json: there is no folder"; err_lines 1
+run "a trace on a full disk" 1 "$infer" run -m "$llama" hello -n 4 -q --trace /dev/full; err_has "the trace is not written: /dev/full: No space left on device"; err_lines 1
+cp "$llama" "$dir/read.gguf"
+"$infer" synth --adapter-of "$llama" -o "$dir/lora.gguf" -q
+for c in "-m $dir/read.gguf" "-m $llama --lora $dir/read.gguf:0.5" "-m $llama --draft $dir/read.gguf"; do
+    case $c in *lora*) cp "$dir/lora.gguf" "$dir/read.gguf" ;; *) cp "$llama" "$dir/read.gguf" ;; esac
+    cp "$dir/read.gguf" "$dir/kept.gguf"
+    run "a trace over what is read, ${c##*/}" 2 "$infer" run $c hello -n 4 -q --trace "$dir/read.gguf"; out_empty; err_has "it is not overwritten"; err_lines 1
+    cmp -s "$dir/read.gguf" "$dir/kept.gguf" || fail "it is lost"
+done
 run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"
 run "bench: memory" 0 "$infer" bench mem --device cpu -r 1 --json; out_has "read_gb_s"
 run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines 1
