@@ -367,12 +367,17 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
                              const char *as, struct infer_plan_report *out);
 void infer_plan_free(struct infer_plan_report *r);
 
-/* What a layer keeps of each position in the cache: keys and values of n_head heads. */
+/* What a layer keeps of positions in the cache: keys and values of n_head heads; one key by which positions are chosen ("index" of .kv_type);
+ * one for each run of positions ("entries"). */
+enum infer_kv_kind { INFER_KV_HEADS, INFER_KV_INDEX, INFER_KV_ENTRIES, INFER_KV_KINDS };
 struct infer_kv_layer {
     int layer, window;        /* window: positions that it sees; 0: all */
-    int n_head, dim_k, dim_v; /* dim_v 0: values are a part of the keys */
+    int n_head, dim_k, dim_v; /* dim_v 0: values are a part of the keys, or none */
+    enum infer_kv_kind kind;
+    int every;  /* positions that have one key together, 1: each has its own */
+    int n_seen; /* of an index: so many positions are chosen, where there are no more it changes nothing; else 0 */
 };
-/* The layers that keep keys and values of their own, at most `most` of them into out; returns how many there are. */
+/* What layers keep of their own, by layer and kind, at most `most` into out; returns how many there are. */
 int infer_kv_layers(const struct infer_model *m, struct infer_kv_layer *out, int most);
 /* Types of the cache that were measured: the mean KL divergence of the logits from those with f16, bytes at the depth where that was, and
  * the types as .kv_type takes them. */

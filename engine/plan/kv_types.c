@@ -6,7 +6,7 @@
 
 static const char asked[] =
     "must be f32, f16, q8_0, f8, q5_0, q4_0 or auto, KEYS/VALUES, and behind a comma of some layers: "
-    "window:TYPE, full:TYPE, 3-9:TYPE";
+    "window:TYPE, full:TYPE, 3-9:TYPE, of what chooses positions and of entries: index:TYPE, entries.3-9:TYPE";
 
 static bool type_of(const char *name, size_t n, enum kv_type *out) {
     for (int t = KV_F32; t < KV_TYPES; t++) {
@@ -26,11 +26,12 @@ static bool pair_of(const char *text, size_t n, struct kv_types *out) {
     return !apart || type_of(apart + 1, n - k - 1, &out->v);
 }
 
-/* Layers that an item is of. */
+/* What an item is of: of these layers keys and values, index keys, entries. */
 struct layers {
     int first, last;
-    bool full, window;
+    bool full, window, index, entries;
 };
+static const struct layers all_layers = {0, INT32_MAX, true, true, true, true};
 static bool number_of(const char **at, const char *end, int *out) {
     char *to;
     if (*at == end || **at < '0' || **at > '9') return false;
@@ -39,12 +40,11 @@ static bool number_of(const char **at, const char *end, int *out) {
     *out = n < INT32_MAX ? (int)n : INT32_MAX - 1;
     return true;
 }
-static bool layers_of(const char *text, size_t n, struct layers *out) {
-    const char *end = text + n;
-    *out = (struct layers){0, INT32_MAX, true, true};
-    out->window = !(n == 4 && strncasecmp(text, "full", n) == 0);
-    out->full = !(n == 6 && strncasecmp(text, "window", n) == 0);
-    if (!out->window || !out->full) return true;
+static bool word_is(const char *text, size_t n, const char *word) {
+    return n == strlen(word) && strncasecmp(text, word, n) == 0;
+}
+/* N or N-M, whole. */
+static bool range_of(const char *text, const char *end, struct layers *out) {
     if (!number_of(&text, end, &out->first)) return false;
     out->last = out->first;
     if (text < end && *text == '-') {
@@ -53,17 +53,37 @@ static bool layers_of(const char *text, size_t n, struct layers *out) {
     }
     return text == end && out->first <= out->last;
 }
+static bool layers_of(const char *text, size_t n, struct layers *out) {
+    const char *end = text + n, *dot = memchr(text, '.', n);
+    const size_t word = dot ? (size_t)(dot - text) : n;
+    *out = (struct layers){.last = INT32_MAX,
+                           .full = word_is(text, n, "full"),
+                           .window = word_is(text, n, "window"),
+                           .index = word_is(text, word, "index"),
+                           .entries = word_is(text, word, "entries")};
+    if (out->full || out->window) return true;
+    if (out->index || out->entries) return !dot || range_of(dot + 1, end, out);
+    out->full = out->window = true;
+    return range_of(text, end, out);
+}
 
+static void set_store(struct kv_types *of, const struct model *m, int store, struct kv_types to) {
+    of[store] = to;
+    if (m->store[store].v_in_k || !m->store[store].head_dim_v) of[store].v = to.k;
+}
 static enum infer_status set_layers(struct kv_types *of, const struct model *m, const struct layers *l,
                                     struct kv_types to, const char *text) {
     if (l->last != INT32_MAX && l->last >= m->n_layer)
         return err_set(INFER_E_INPUT, ".kv_type '%.60s': the model has layers 0 to %d", text, m->n_layer - 1);
+    if (!l->full && !l->window && to.k != to.v)
+        return err_set(INFER_E_INPUT, ".kv_type '%.60s': index and entries are keys alone, with one type",
+                       text);
     for (int i = l->first; i <= l->last && i < m->n_layer; i++) {
-        const int store = m->layer[i].attn.store;
-        if (store < 0 || m->layer[i].attn.borrows) continue;
-        if (!(m->layer[i].attn.window ? l->window : l->full)) continue;
-        of[store] = to;
-        if (m->store[store].v_in_k) of[store].v = to.k;
+        const struct layer *at = &m->layer[i];
+        if (at->attn.store >= 0 && !at->attn.borrows && (at->attn.window ? l->window : l->full))
+            set_store(of, m, at->attn.store, to);
+        if (l->index && at->index.n_head) set_store(of, m, at->index.store, to);
+        if (l->entries && at->entry.every) set_store(of, m, at->entry.store, to);
     }
     return INFER_OK;
 }
@@ -73,7 +93,7 @@ static enum infer_status read_items(struct kv_types *of, const struct model *m, 
         end = at + strcspn(at, ",");
         const char *colon = memchr(at, ':', (size_t)(end - at));
         const char *types = colon ? colon + 1 : at;
-        struct layers l = {0, INT32_MAX, true, true};
+        struct layers l = all_layers;
         struct kv_types to;
         if ((colon && !layers_of(at, (size_t)(colon - at), &l)) ||
             !pair_of(types, (size_t)(end - types), &to))

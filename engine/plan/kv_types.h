@@ -9,9 +9,11 @@ struct kv_types {
 };
 /* text, of items with a comma between, of which a later one wins:
  *
- *     TYPE, TYPE/TYPE       all layers: keys and values alike, or apart
- *     full:.. window:..     layers without an attention window, and with one
- *     N:.. N-M:..           these layers
+ *     TYPE, TYPE/TYPE       all layers: keys and values alike, or apart; what has keys alone as keys
+ *     full:.. window:..     keys and values of layers without an attention window, and with one
+ *     N:.. N-M:..           keys and values of these layers
+ *     index:TYPE            what positions are chosen by; index.N:.. index.N-M:.. of these layers
+ *     entries:TYPE          entries of runs of positions; entries.N:.. as well
  *     auto, auto:KL         alone: what kv_tuned_read gives
  *
  * NULL, and layers that no item names: otherwise. Where all stores come to one type, *all is it and *out NULL; else *all is KV_TYPES and

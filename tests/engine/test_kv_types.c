@@ -5,6 +5,7 @@
 #include "engine_impl.h"
 #include "infer.h"
 #include "plan/kv_types.h"
+#include "tests/lib/steps.h"
 
 static struct infer_engine_options options_of(const char *device, const char *kv_type) {
     return (struct infer_engine_options){
@@ -64,6 +65,88 @@ static void texts(void **state) {
     infer_model_close(m);
 }
 
+/* What positions are chosen by, and entries, are named apart: layers' own words leave them, a type of all is theirs, too. */
+static void index_and_entries(void **state) {
+    (void)state;
+    static const struct {
+        const char *folder, *text, *want;
+    } cases[] = {
+        /* latents of four layers and, behind each but of the third, its index keys */
+        {"glm_moe_dsa", "q8_0/q4_0,0:f32",
+         "f32/f32 q8_0/q8_0 q8_0/q8_0 q8_0/q8_0 q8_0/q8_0 q8_0/q8_0 q8_0/q8_0"},
+        {"glm_moe_dsa", "f16,index:q8_0,INDEX.3:f8",
+         "f16/f16 q8_0/q8_0 f16/f16 q8_0/q8_0 f16/f16 f16/f16 f8/f8"},
+        {"glm_moe_dsa", "index.1-3:q4_0,full:q8_0",
+         "q8_0/q8_0 f16/f16 q8_0/q8_0 q4_0/q4_0 q8_0/q8_0 q8_0/q8_0 q4_0/q4_0"},
+        {"glm_moe_dsa", "entries:q4_0,window:q4_0",
+         "f16/f16 f16/f16 f16/f16 f16/f16 f16/f16 f16/f16 f16/f16"},
+        {"qwen4_exp", "2:q5_0/q4_0,index.2:q8_0", "q5_0/q4_0 q8_0/q8_0"},
+        {"minimax_m3", "index:f32", "f16/f16 f16/f16 f32/f32 f16/f16 f32/f32"},
+    };
+    char path[512], got[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct infer_model *m;
+        char name[64];
+        snprintf(name, sizeof name, "golden/hf/%s", cases[i].folder);
+        assert_ok(infer_model_open(&m, test_path(path, sizeof path, name), NULL));
+        assert_string_equal(said(m, cases[i].text, got), cases[i].want);
+        infer_model_close(m);
+    }
+}
+
+/* Stores of every kind are told once, and a text of one of them is of no other. */
+static void what_layers_keep(void **state) {
+    (void)state;
+    static const char *const word[INFER_KV_KINDS] = {"", "index.", "entries."};
+    struct infer_kv_layer l[32];
+    char path[512], text[64], got[512];
+    struct infer_model *m;
+    int of[INFER_KV_KINDS] = {0};
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/deepseek_v4"), NULL));
+    const int n = infer_kv_layers(m, l, 32);
+    assert_int_equal(n, m->m->n_store);
+    for (int i = 0; i < n; i++) {
+        int changed = 0;
+        snprintf(text, sizeof text, "%s%d:q8_0", word[l[i].kind], l[i].layer);
+        said(m, text, got);
+        for (const char *at = got; (at = strstr(at, "q8_0/q8_0")); at++) changed++;
+        if (changed != 1) fail_msg("%s: %s", text, got);
+        assert_true((l[i].kind == INFER_KV_INDEX) == (l[i].n_seen > 0));
+        assert_true((l[i].kind == INFER_KV_HEADS) == (l[i].every == 1));
+        of[l[i].kind]++;
+    }
+    for (int kind = 0; kind < INFER_KV_KINDS; kind++) assert_true(of[kind] > 0);
+    infer_model_close(m);
+}
+
+/* Fewer bits of index keys change which positions are seen, so nothing where all are. */
+static void index_keys_matter_beyond_a_choice(void **state) {
+    (void)state;
+    enum { N = 64, VOCAB = 61, SEEN = 12 };
+    static const char *const types[] = {"f32", "f32,index:q4_0"}, *const devices[] = {"ref", "cpu"};
+    static float logits[2][2][VOCAB]; /* of types, at SEEN and at N positions */
+    char path[512];
+    struct infer_model *m;
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/glm_moe_dsa"), NULL));
+    for (int d = 0; d < 2; d++) {
+        for (int k = 0; k < 2; k++) {
+            struct infer_engine_options o = options_of(devices[d], types[k]);
+            struct infer_engine *e;
+            int seq;
+            o.all_logits = true;
+            assert_ok(infer_engine_create(&e, m, &o));
+            assert_ok(infer_seq_open(e, &seq));
+            compute_steps(e, seq, 0, SEEN, SEEN, false, VOCAB, logits[k][0]);
+            compute_steps(e, seq, SEEN, N, N, false, VOCAB, logits[k][1]);
+            infer_engine_free(e);
+        }
+        assert_memory_equal(logits[0][0], logits[1][0], sizeof logits[0][0]);
+        if (memcmp(logits[0][1], logits[1][1], sizeof logits[0][1]) == 0)
+            fail_msg("%s: index keys of q4_0 choose as those of f32", devices[d]);
+    }
+    infer_model_close(m);
+}
+
 static void what_is_no_type(void **state) {
     (void)state;
     struct infer_model *m = synth_model(&(struct synth_options){.shape = "tiny", .type = "q8_0", .seed = 3});
@@ -85,6 +168,13 @@ static void what_is_no_type(void **state) {
                                       "auto:-1",
                                       "autof16",
                                       "1:auto",
+                                      "index:q8_0/q4_0",
+                                      "entries.0:f16/f32",
+                                      "index.:f16",
+                                      "index.full:f16",
+                                      "index3:f16",
+                                      "index.0-99:f16",
+                                      "full.0:f16",
                                       "99999999999999999999:f16"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const struct infer_engine_options o = options_of("cpu", bad[i]);
@@ -195,6 +285,9 @@ static void auto_is_what_was_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts),
+        cmocka_unit_test(index_and_entries),
+        cmocka_unit_test(what_layers_keep),
+        cmocka_unit_test(index_keys_matter_beyond_a_choice),
         cmocka_unit_test(what_is_no_type),
         cmocka_unit_test(bytes_planned_are_taken),
         cmocka_unit_test(auto_is_what_was_measured),

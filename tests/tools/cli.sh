@@ -276,6 +276,16 @@ run "kvtune: planned" 0 "$infer" plan -m "$dir/kv.gguf" --kv-type auto:0.01; out
 cp "$tests/golden/chat/chat-qwen2.gguf" "$dir/other.gguf"; cp "$dir/kv.gguf.kv.json" "$dir/other.gguf.kv.json"
 run "kvtune: of another file" 2 "$infer" -m "$dir/other.gguf" -p hello --kv-type auto -q; err_has "is of another file"
 run "kvtune with types" 2 "$infer" kvtune -m "$dir/kv.gguf" -f "$tests/../docs/memory.md" --kv-type f16; err_has "kvtune chooses the types"
+# a folder whose attention chooses 12 positions, with a letter for each of its 61 tokens
+mkdir "$dir/index"; cp "$tests"/golden/hf/glm_moe_dsa/{config.json,model.safetensors} "$dir/index"
+letters=$(printf %s {a..z} {A..Z} {0..8})
+for ((i = 0; i < 61; i++)); do printf '%s"%s":%d' "${i/#[1-9]*/,}" "${letters:i:1}" "$i"; done | sed 's/^0//' >"$dir/letters"
+printf '{"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{%s},"merges":[]}}' "$(cat "$dir/letters")" >"$dir/index/tokenizer.json"
+for ((i = 0; i < 90; i++)); do printf %s "${letters:i * i % 59:2}"; done >"$dir/chosen"
+run "kvtune of index keys" 0 "$infer" kvtune -m "$dir/index" -f "$dir/chosen" --kl 0.001 -q; err_empty; out_has TAKEN; out_has index.0-3:q5_0/q5_0; out_lacks "stay f16"
+run "kvtune of index keys: used" 0 "$infer" plan -m "$dir/index" -c 64 --kv-type auto:50 -q; err_empty
+sed -i 's/"index_topk": 12/"index_topk": 64/' "$dir/index/config.json"
+run "kvtune where all positions are chosen" 0 "$infer" kvtune -m "$dir/index" -f "$dir/chosen" -c 64 --kl 100 -q; err_empty; out_has "index keys of 3 layers stay f16: at 64 positions all are chosen"; out_lacks "index.0"
 run "a longer context by yarn" 0 "$infer" plan -m "$llama" --ctx 1000 --rope-scaling yarn --rope-scale 4; out_has "1000 positions"
 err_has "turned as asked, not as the file says: yarn scaling by 4 of 256 positions"; err_lines 1
 run "by linear scaling, other words" 0 "$infer" -m "$llama" -p hello --ctx 1000 --rope-scaling linear --rope-scale 4 -q; err_has "linear scaling by 4"; err_lines 1; out_lacks "hi there!"

@@ -1,9 +1,10 @@
 /* infer kvtune: which element types the cache may have, keys and values of each layer apart, so that the logits diverge from those with a
  * cache of f16 by no more than a bound; the cheapest of those that were measured lie beside the model then, for --kv-type auto.
  *
- * One part (a layer's keys, or its values) in q4_0 and all others in f16 tells how sensitive it is, all keys or all values in a type what
- * that type costs; a part in a type is taken to cost the product. From all f16 on, the step is taken that saves most bytes for its cost,
- * and on that path the last point under the bound is searched by halving: what is kept was measured whole, at the whole depth. */
+ * One part (a layer's keys, its values, what its positions are chosen by, its entries) in q4_0 and all others in f16 tells how sensitive it
+ * is, all parts of a side in a type what that type costs; a part in a type is taken to cost the product. From all f16 on, the step is taken
+ * that saves most bytes for its cost, and on that path the last point under the bound is searched by halving: what is kept was measured
+ * whole, at the whole depth. Where all positions are chosen, nothing can be told of what they are chosen by, and it stays f16. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,14 @@ int cmd_kvtune(const struct options *o);
 enum { DEPTH = 32768, COUNTED = 512, SENSED = 1024, STEP = 128, WORDS = 8192, CHOICES = 32 };
 static const double least = 1e-9; /* a divergence below is noise */
 
+/* Parts that are measured together. */
+enum side { KEYS, VALUES, INDEX, ENTRIES, SIDES };
+static const char *const kind_word[INFER_KV_KINDS] = {"", "index", "entries"};
+
 /* Keys or values of a layer. */
 struct part {
     int layer; /* of kvtune.layer */
-    bool value;
+    enum side side;
     enum kv_type type;
     double sense; /* divergence in q4_0 alone */
 };
@@ -44,10 +49,10 @@ struct kvtune {
     int32_t *ids, bos;
     size_t n;
     struct infer_kv_layer *layer;
-    int n_layer, n_part, n_move;
+    int n_layer, n_part, n_move, n_blind; /* n_blind: index keys of which the depth tells nothing */
     struct part *part;
     struct move *move;
-    double side[2][KV_TYPES]; /* divergence with all keys, all values of a type */
+    double side[SIDES][KV_TYPES]; /* divergence with all parts of a side in a type */
     struct reading sensed, whole;
     struct infer_kv_choice choice[CHOICES];
     int n_choice, done, passes;
@@ -56,33 +61,47 @@ struct kvtune {
 
 /* ---- types as words, and bytes ---- */
 
+static enum side side_of(const struct infer_kv_layer *l, bool value) {
+    return l->kind == INFER_KV_INDEX ? INDEX : l->kind == INFER_KV_ENTRIES ? ENTRIES : value ? VALUES : KEYS;
+}
 static enum kv_type type_of(const struct kvtune *t, int layer, bool value) {
     for (int i = 0; i < t->n_part; i++)
-        if (t->part[i].layer == layer && t->part[i].value == value) return t->part[i].type;
-    return type_of(t, layer, false);
+        if (t->part[i].layer == layer && (t->part[i].side == VALUES) == value) return t->part[i].type;
+    return value ? type_of(t, layer, false) : KV_F16;
+}
+/* The next of kvtune.layer of a kind, from i on; n_layer: none. */
+static int next_of(const struct kvtune *t, int i, int kind) {
+    while (i < t->n_layer && (int)t->layer[i].kind != kind) i++;
+    return i;
 }
 /* Runs of layers alike, as --kv-type takes them. */
-static const char *words_of(const struct kvtune *t, char out[WORDS]) {
-    size_t n = (size_t)snprintf(out, WORDS, "f16");
-    for (int i = 0, end; i < t->n_layer; i = end) {
+static size_t words_of_kind(const struct kvtune *t, int kind, char out[WORDS], size_t n) {
+    for (int i = next_of(t, 0, kind), end; i < t->n_layer; i = end) {
         const enum kv_type k = type_of(t, i, false), v = type_of(t, i, true);
-        for (end = i + 1; end < t->n_layer && type_of(t, end, false) == k && type_of(t, end, true) == v;
-             end++) {
-        }
+        int last = i;
+        for (end = i; end < t->n_layer && type_of(t, end, false) == k && type_of(t, end, true) == v;
+             end = next_of(t, end + 1, kind))
+            last = end;
         if (k == KV_F16 && v == KV_F16) continue;
-        char last[16] = "";
-        if (end > i + 1) snprintf(last, sizeof last, "-%d", t->layer[end - 1].layer);
-        n += (size_t)snprintf(out + n, n < WORDS ? WORDS - n : 0, ",%d%s:%s/%s", t->layer[i].layer, last,
-                              kv_type_name(k), kv_type_name(v));
+        char to[16] = "";
+        if (last > i) snprintf(to, sizeof to, "-%d", t->layer[last].layer);
+        n += (size_t)snprintf(out + n, n < WORDS ? WORDS - n : 0, ",%s%s%d%s:%s/%s", kind_word[kind],
+                              kind ? "." : "", t->layer[i].layer, to, kv_type_name(k), kv_type_name(v));
         if (n >= WORDS) n = WORDS - 1;
     }
+    return n;
+}
+static const char *words_of(const struct kvtune *t, char out[WORDS]) {
+    size_t n = (size_t)snprintf(out, WORDS, "f16");
+    for (int kind = 0; kind < INFER_KV_KINDS; kind++) n = words_of_kind(t, kind, out, n);
     return out;
 }
 /* Of a part at the whole depth. */
 static uint64_t bytes_of(const struct kvtune *t, const struct part *p, enum kv_type type) {
     const struct infer_kv_layer *l = &t->layer[p->layer];
     const int seen = l->window && l->window < t->whole.depth ? l->window : t->whole.depth;
-    return (uint64_t)seen * (uint64_t)l->n_head * kv_row_bytes(type, p->value ? l->dim_v : l->dim_k);
+    return (uint64_t)(seen / l->every) * (uint64_t)l->n_head *
+           kv_row_bytes(type, p->side == VALUES ? l->dim_v : l->dim_k);
 }
 static uint64_t bytes_now(const struct kvtune *t) {
     uint64_t n = 0;
@@ -167,8 +186,18 @@ static enum infer_status pass_whole(struct kvtune *t, double *mean) {
     return INFER_OK;
 }
 
-static void set_all(struct kvtune *t, enum kv_type keys, enum kv_type values) {
-    for (int i = 0; i < t->n_part; i++) t->part[i].type = t->part[i].value ? values : keys;
+static void set_all(struct kvtune *t, enum kv_type type) {
+    for (int i = 0; i < t->n_part; i++) t->part[i].type = type;
+}
+/* All parts of a side in a type, others in f16; whether there are some. */
+static bool set_side(struct kvtune *t, enum side side, enum kv_type type) {
+    bool some = false;
+    for (int i = 0; i < t->n_part; i++) {
+        const bool on = t->part[i].side == side;
+        t->part[i].type = on ? type : KV_F16;
+        some = some || on;
+    }
+    return some;
 }
 
 /* ---- the search ---- */
@@ -177,12 +206,11 @@ static enum infer_status measure_parts(struct kvtune *t) {
     char words[WORDS];
     TRY(pass(t, &t->sensed, NULL, NULL));
     for (int type = KV_Q8_0; type < KV_TYPES; type++)
-        for (int value = 0; value < 2; value++) {
-            set_all(t, value ? KV_F16 : (enum kv_type)type, value ? (enum kv_type)type : KV_F16);
-            TRY(pass(t, &t->sensed, words_of(t, words), &t->side[value][type]));
-        }
+        for (int side = 0; side < SIDES; side++)
+            if (set_side(t, (enum side)side, (enum kv_type)type))
+                TRY(pass(t, &t->sensed, words_of(t, words), &t->side[side][type]));
     for (int i = 0; i < t->n_part; i++) {
-        set_all(t, KV_F16, KV_F16);
+        set_all(t, KV_F16);
         t->part[i].type = KV_Q4_0;
         TRY(pass(t, &t->sensed, words_of(t, words), &t->part[i].sense));
     }
@@ -191,14 +219,14 @@ static enum infer_status measure_parts(struct kvtune *t) {
 
 /* What a part in a type is taken to cost. */
 static double cost_of(const struct kvtune *t, const struct part *p, enum kv_type type) {
-    const double *side = t->side[p->value];
+    const double *side = t->side[p->side];
     if (type == KV_F16) return 0;
     return fmax(p->sense, least) * fmax(side[type], least) / fmax(side[KV_Q4_0], least);
 }
 
 /* The steps from all f16 to all of the fewest bytes, that which saves most bytes for its cost first. */
 static void find_path(struct kvtune *t) {
-    set_all(t, KV_F16, KV_F16);
+    set_all(t, KV_F16);
     for (t->n_move = 0;;) {
         double best = 0;
         struct move to = {-1, KV_F16};
@@ -218,7 +246,7 @@ static void find_path(struct kvtune *t) {
     }
 }
 static void go_to(struct kvtune *t, int n) {
-    set_all(t, KV_F16, KV_F16);
+    set_all(t, KV_F16);
     for (int i = 0; i < n; i++) t->part[t->move[i].part].type = t->move[i].to;
 }
 
@@ -227,7 +255,7 @@ static enum infer_status search(struct kvtune *t) {
     double kl;
     TRY(pass(t, &t->whole, NULL, NULL));
     for (int type = KV_Q8_0; type < KV_Q4_0; type++) {
-        set_all(t, (enum kv_type)type, (enum kv_type)type);
+        set_all(t, (enum kv_type)type);
         TRY(pass_whole(t, &kl));
     }
     int lo = 0, hi = t->n_move;
@@ -265,22 +293,40 @@ static enum infer_status tokenize(struct kvtune *t) {
     if (depth < 16)
         return err_set(INFER_E_INPUT, "%s has %zu tokens, 16 and more are needed", t->o->file, t->n);
     t->whole.depth = depth;
-    t->sensed.depth = depth < SENSED ? depth : SENSED;
     return INFER_OK;
 }
 
-static enum infer_status prepare(struct kvtune *t) {
-    const char *tmp = getenv("TMPDIR");
-    TRY(tokenize(t));
+static enum infer_status find_layers(struct kvtune *t) {
     t->n_layer = infer_kv_layers(t->s.model, NULL, 0);
     if (!t->n_layer) return err_set(INFER_E_INPUT, "%s keeps no keys and values", t->s.path);
     TRY(mem_new(&t->layer, (size_t)t->n_layer * sizeof *t->layer, "layers"));
     TRY(mem_new(&t->part, 2 * (size_t)t->n_layer * sizeof *t->part, "layers"));
     TRY(mem_new(&t->move, 2 * (size_t)t->n_layer * KV_TYPES * sizeof *t->move, "layers"));
     infer_kv_layers(t->s.model, t->layer, t->n_layer);
-    for (int i = 0; i < 2 * t->n_layer; i++)
-        if (i % 2 == 0 || t->layer[i / 2].dim_v)
-            t->part[t->n_part++] = (struct part){.layer = i / 2, .value = i % 2};
+    return INFER_OK;
+}
+
+/* What is measured, and at which depth: beyond what is chosen twice, so that a half of it is a choice. */
+static void find_parts(struct kvtune *t) {
+    int sensed = SENSED;
+    for (int i = 0; i < t->n_layer; i++) {
+        const struct infer_kv_layer *l = &t->layer[i];
+        if (l->n_seen && l->n_seen >= t->whole.depth) {
+            t->n_blind++;
+            continue;
+        }
+        if (sensed / 2 < l->n_seen) sensed = l->n_seen < INT32_MAX / 2 ? 2 * l->n_seen : INT32_MAX;
+        for (int value = 0; value < (l->dim_v ? 2 : 1); value++)
+            t->part[t->n_part++] = (struct part){.layer = i, .side = side_of(l, value)};
+    }
+    t->sensed.depth = sensed < t->whole.depth ? sensed : t->whole.depth;
+}
+
+static enum infer_status prepare(struct kvtune *t) {
+    const char *tmp = getenv("TMPDIR");
+    TRY(tokenize(t));
+    TRY(find_layers(t));
+    find_parts(t);
     snprintf(t->folder, sizeof t->folder, "%.16s/kvtune.XXXXXX", tmp && strlen(tmp) <= 16 ? tmp : "/tmp");
     if (!mkdtemp(t->folder)) return err_set(INFER_E_IO, "%s: no folder for what f16 says", t->folder);
     struct reading *const both[] = {&t->sensed, &t->whole};
@@ -289,7 +335,9 @@ static enum infer_status prepare(struct kvtune *t) {
         snprintf(both[i]->base, sizeof both[i]->base, "%s/base%d", t->folder, i);
     }
     double moves = 4.0 * t->n_part;
-    t->passes = 1 + 8 + t->n_part + 1 + 4 + (int)fmin(ceil(log2(moves)), 6);
+    int sides = 0;
+    for (int side = 0; side < SIDES; side++) sides += set_side(t, (enum side)side, KV_F16);
+    t->passes = 1 + 4 * sides + t->n_part + 1 + 4 + (int)fmin(ceil(log2(moves)), 6);
     return INFER_OK;
 }
 
@@ -308,11 +356,16 @@ static void tell(struct kvtune *t) {
     printf("layer  window   keys q4_0   values q4_0   KL of %d tokens behind %d, alone\n", t->sensed.counted,
            t->sensed.depth - t->sensed.counted);
     for (int i = 0; i < t->n_part; i++) {
-        const struct infer_kv_layer *l = &t->layer[t->part[i].layer];
-        if (!t->part[i].value) printf("%5d  %6d  %10.6f", l->layer, l->window, t->part[i].sense);
-        if (t->part[i].value) printf("    %10.6f", t->part[i].sense);
-        if (i + 1 == t->n_part || !t->part[i + 1].value) printf("\n");
+        const struct part *p = &t->part[i];
+        const struct infer_kv_layer *l = &t->layer[p->layer];
+        if (p->side != VALUES) printf("%5d  %6d  %10.6f", l->layer, l->window, p->sense);
+        if (p->side == VALUES) printf("    %10.6f", p->sense);
+        if (p->side > VALUES) printf("    %s", kind_word[l->kind]);
+        if (i + 1 == t->n_part || p[1].side != VALUES) printf("\n");
     }
+    if (t->n_blind)
+        printf("index keys of %d layers stay f16: at %d positions all are chosen, whatever their type\n",
+               t->n_blind, t->whole.depth);
     printf("\n bytes    MiB        KL   KL of %d tokens behind %d, measured whole\n", t->whole.counted,
            t->whole.depth - t->whole.counted);
     const struct infer_kv_choice best = *cheapest(t);
@@ -335,7 +388,7 @@ static enum infer_status tune(struct kvtune *t) {
     if (o->output) TRY(tool_check_output(o, t->s.path, o->output));
     progress_start(&t->s.progress, o->quiet);
     TRY(prepare(t));
-    set_all(t, KV_F16, KV_F16);
+    set_all(t, KV_F16);
     char *f16 = mem_strdup("f16");
     if (!f16) return err_set(INFER_E_MEMORY, "out of memory for a choice of types");
     t->choice[t->n_choice++] = (struct infer_kv_choice){0, bytes_now(t), f16};
