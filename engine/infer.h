@@ -374,7 +374,7 @@ struct infer_kv_layer {
     int layer, window;        /* window: positions that it sees; 0: all */
     int n_head, dim_k, dim_v; /* dim_v 0: values are a part of the keys, or none */
     enum infer_kv_kind kind;
-    int every;  /* positions that have one key together, 1: each has its own */
+    int every; /* positions that have one key together, 1: each has its own */
     int n_seen; /* of an index: so many positions are chosen, where there are no more it changes nothing; else 0 */
 };
 /* What layers keep of their own, by layer and kind, at most `most` into out; returns how many there are. */
