@@ -100,7 +100,8 @@ static bool has_state(const struct layer *l) {
     return l->mixer.kind != MIX_NONE && l->mixer.kind != MIX_ATTENTION;
 }
 
-/* Runs of `unit` key heads and all queries that read them; or, of fewer key heads than ranks, queries of one key head. */
+/* Runs of `unit` key heads and all queries that read them; or, of fewer key heads than ranks, queries of one key head, if those of each
+ * begin with a block of the matrix that reads them. */
 static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
     bool by_queries = n_kv_head < s->n;
     *unit = 1;
@@ -113,7 +114,7 @@ static enum cut attention_cut(const struct shard *s, int n_kv_head, int *unit) {
                   queries = shard_unit(&l->attn.out, l->attn.head_dim_v);
         if (!keys || l->attn.qk_row || l->attn.n_head % n_kv_head) return CUT_NONE;
         while (*unit % keys) ++*unit;
-        by_queries &= divides(each, queries, (s->n + n_kv_head - 1) / n_kv_head);
+        by_queries &= keys == 1 && divides(each, queries, (s->n + n_kv_head - 1) / n_kv_head);
     }
     return divides(n_kv_head, *unit, s->n) ? CUT_KEYS : by_queries ? CUT_QUERIES : CUT_NONE;
 }

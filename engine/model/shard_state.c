@@ -11,8 +11,8 @@ struct heads {
     bool parts; /* a part of a group's heads */
 };
 
-/* Whole runs of heads for a rank or, of fewer runs than ranks, a part of one. A run has the heads of a group, or (tiled) one of
- * every group. */
+/* Whole runs of heads for a rank or, of fewer runs than ranks, a part of one (each run begins with a block of the matrix that reads
+ * it then). A run has the heads of a group, or (tiled) one of every group. */
 static bool heads_of(const struct shard *s, const struct layer *l, bool tiled, struct heads *out) {
     const struct state_sizes *z = &l->mixer.sizes;
     const int n_run = tiled ? z->n_head / z->n_group : z->n_group, each = z->n_head / n_run;
@@ -22,7 +22,7 @@ static bool heads_of(const struct shard *s, const struct layer *l, bool tiled, s
     if (divides(n_run, runs, s->n)) {
         run = shard_span(n_run, runs, s->rank, s->n);
         out->head = scaled(run, each);
-    } else if (n_run < s->n && divides(each, heads, (s->n + n_run - 1) / n_run)) {
+    } else if (runs == 1 && n_run < s->n && divides(each, heads, (s->n + n_run - 1) / n_run)) {
         run = (struct span){s->rank * n_run / s->n, 1};
         const int first = (run.first * s->n + n_run - 1) / n_run,
                   end = ((run.first + 1) * s->n + n_run - 1) / n_run;

@@ -9,6 +9,7 @@
 #include "tests/lib/hf_folders.h"
 #include "tests/lib/hf_golden.h"
 #include "tests/lib/pace.h"
+#include "tests/lib/synth_model.h"
 #include "tests/lib/tolerance.h"
 #include "join/comm_local.h"
 #include "model/model.h"
@@ -327,6 +328,32 @@ static void experts_may_be_elsewhere(void **state) {
     golden_free(&g);
 }
 
+/* Heads of one key head, and of one group of a state, that end inside of a block of the matrix behind them: ranks cut at blocks alone. */
+static void cuts_are_at_blocks(void **state) {
+    static const char *const shapes[] = {"tiny-48", "tiny-nemotron"};
+    static const struct infer_prompt p = {.n = 9, .ids = {1, 8, 15, 22, 29, 36, 43, 50, 57}};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct infer_model *m =
+            synth_model(&(struct synth_options){.shape = shapes[k], .type = "q8_0", .seed = 1});
+        struct infer_model_info info;
+        infer_model_info(m, &info);
+        const struct golden g = {.n_vocab = info.n_vocab};
+        float *want = malloc(elements(&g, &p) * 4), *got = malloc(elements(&g, &p) * 4);
+        for (int ranks = 0; ranks < 5; ranks += ranks ? 1 : 2) {
+            struct infer_engine *e;
+            assert_ok(start(&e, m, "ref", p.n, ranks));
+            compute(e, &g, &p, p.n, false, ranks ? got : want);
+            infer_engine_free(e);
+            const double err = ranks ? relative(got, want, elements(&g, &p)) : 0;
+            if (!(err <= 1e-5)) fail_msg("%s on %d ranks differs by %g", shapes[k], ranks, err);
+        }
+        free(want);
+        free(got);
+        infer_model_close(m);
+    }
+}
+
 /* What a model that drafts reads is the whole residual stream, of whichever rank. */
 static void hidden_rows_are_whole(void **state) {
     struct golden g;
@@ -567,7 +594,7 @@ static int look_for_cuda(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static struct CMUnitTest tests[HF_FOLDERS_MAX + 20] = {
+    static struct CMUnitTest tests[HF_FOLDERS_MAX + 40] = {
         cmocka_unit_test(shares_are_the_whole),
         cmocka_unit_test(sums_have_the_order_of_ranks),
         cmocka_unit_test(columns_come_from_their_rank),
@@ -592,6 +619,7 @@ int main(int argc, char **argv) {
         NAMED(experts_divide, "qwen3_5_moe"),
         cmocka_unit_test(ep_is_refused),
         cmocka_unit_test(a_cancelled_step_ends),
+        cmocka_unit_test(cuts_are_at_blocks),
         cmocka_unit_test(hidden_rows_are_whole),
         NAMED(states_divide, "qwen3_5"),
         NAMED(states_divide, "lfm2-bias"),
