@@ -52,6 +52,9 @@ class Hub(http.server.BaseHTTPRequestHandler):
         if api and api[1] == "org/gated": return self.answer(403, b"{}", X_Error_Code="GatedRepo", X_Error_Message="ask")
         if api and api[1] == "org/secret" and self.headers.get("Authorization") != "Bearer right": return self.answer(401, b"{}", X_Error_Code="RepoNotFound")
         if api and api[1] not in repos: return self.answer(404, b"{}", X_Error_Code="RepoNotFound")
+        if api:
+            with Hub.lock: held = Hub.mode.get("held", [])[:1]; del Hub.mode.get("held", [])[:1]
+            if held: return self.answer(held[0][0], b"", Retry_After=held[0][1])
         if api and api[2] == "gone": return self.answer(404, b"{}", X_Error_Code="RevisionNotFound")
         if api: return self.listing(api[1], OTHER if api[2] in (OTHER, "old") else COMMIT)
         if file:
@@ -154,6 +157,11 @@ good("cut five times", run("pull", "hf:org/large"))
 check("every byte once", blob.read_bytes() == large and Hub.sent["org/large"] < len(large) * 1.5, Hub.sent)
 fresh(busy=2)
 good("asked too often", run("pull", "hf:org/large"))
+fresh(held=[(429, "1"), (503, "")])
+r = run("pull", "hf:org/many:Q8_0")
+check("asked too often for the list", r.returncode == 0 and "429: asked again in 1.0 s" in r.stderr and "503: asked again" in r.stderr, r)
+fresh(held=[(429, "300")])
+refused("in five minutes", run("pull", "hf:org/many:Q8_0"), 2, "in 300 s", "HF_TOKEN")
 fresh(whole=1)
 good("a server without parts", run("pull", "hf:org/large"))
 check("whole", blob.read_bytes() == large)

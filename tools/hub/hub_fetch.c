@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "tools/hub/hub_impl.h"
 
-enum { CONNECTIONS = 6, TRIES = 6, HASH_BYTES = 1 << 20 };
+enum { CONNECTIONS = 6, HASH_BYTES = 1 << 20 };
 #define PIECE ((uint64_t)16 << 20)
 enum piece { PIECE_MISSING, PIECE_HERE, PIECE_COMING };
 
@@ -88,13 +88,6 @@ static bool stopped(void *user) {
     pthread_mutex_unlock(&c->t->mutex);
     return yes;
 }
-static void rest(double seconds) {
-    const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
-static bool worth_another(const struct http_answer *a) {
-    return !a->status || a->status / 100 == 2 || a->status == 429 || a->status >= 500;
-}
 
 /* Asks until the piece is here or there is no hope; INFER_OK with bad_answer set: there are no parts. */
 static enum infer_status bring(struct coming *c) {
@@ -112,16 +105,15 @@ static enum infer_status bring(struct coming *c) {
                                        .stop = stopped,
                                        .stop_user = c};
         TRY(http_do(&r, &a));
-        const bool refused = !worth_another(&a);
-        const double wait =
-            a.retry_after > 0 && a.retry_after < 60 ? a.retry_after : 0.5 * (1 << (tries < 5 ? tries : 5));
+        const double wait = hub_again(&a, tries);
+        const bool refused = wait < 0;
         enum infer_status st = INFER_OK;
         if (c->write_error)
             st = err_set(INFER_E_WRITE, "%s: %s; what has come is kept", t->part, strerror(c->write_error));
-        else if (refused || (tries + 1 == TRIES && c->at == before && !c->bad_answer && !stopped(c)))
+        else if (refused || (tries + 1 == HUB_TRIES && c->at == before && !c->bad_answer && !stopped(c)))
             st = refused || !a.why[0] ? hub_refusal(&a, t->name->repo, t->f->path)
                                       : err_set(INFER_E_IO, "%s: %s, %d times; what has come is kept",
-                                                t->f->path, a.why, TRIES);
+                                                t->f->path, a.why, HUB_TRIES);
         http_answer_free(&a);
         if (st != INFER_OK || c->at == c->end || c->bad_answer || stopped(c)) return st;
         if (c->whole) { /* from its beginning again */
@@ -129,11 +121,11 @@ static enum infer_status bring(struct coming *c) {
             t->got -= c->at - c->first;
             pthread_mutex_unlock(&t->mutex);
             c->at = c->first;
-            if (tries + 1 == TRIES)
-                return err_set(INFER_E_IO, "%s: the connection broke off %d times", t->f->path, TRIES);
+            if (tries + 1 == HUB_TRIES)
+                return err_set(INFER_E_IO, "%s: the connection broke off %d times", t->f->path, HUB_TRIES);
         } else if (c->at > before)
             tries = -1;
-        if (tries >= 0) rest(wait);
+        if (tries >= 0) hub_rest(wait);
     }
 }
 
@@ -322,7 +314,7 @@ static enum infer_status lock(const struct hub_file *f, const struct hub_calls *
         snprintf(line, sizeof line, "%.300s is being fetched by another program: waiting", f->path);
         if (!said && c->say) c->say(c->user, line);
         said = true;
-        rest(0.2);
+        hub_rest(0.2);
     }
     return INFER_OK;
 }

@@ -3,7 +3,7 @@
 #include "tools/hub/hub.h"
 #include "tools/net/http.h"
 
-enum { HUB_PATH = 4096, HUB_ID = 65, HUB_FILES = 20000 };
+enum { HUB_PATH = 4096, HUB_ID = 65, HUB_FILES = 20000, HUB_TRIES = 6 /* in a row that bring nothing */ };
 
 /* A file of a repository. id: SHA-256 of its bytes (large), else SHA-1 of the git blob. */
 struct hub_file {
@@ -46,6 +46,10 @@ enum infer_status hub_url(const struct hub_name *name, const char *commit, const
 const char *hub_token(void);
 /* An answer that is none, as a message. */
 enum infer_status hub_refusal(const struct http_answer *a, const char *repo, const char *what);
+/* Seconds after which it is worth to ask again, behind so many answers that were none; below 0: never (it says no, or to come in more than
+ * a minute). */
+double hub_again(const struct http_answer *a, int tries);
+void hub_rest(double seconds);
 
 /* hub_choose.c: a model among the files */
 struct hub_variant {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/mem.h"
 #include "tools/hub/hub_impl.h"
 
@@ -112,11 +113,24 @@ enum infer_status hub_refusal(const struct http_answer *a, const char *repo, con
     if (a->status == 404 && !strcmp(a->error_code, "RevisionNotFound"))
         return err_set(INFER_E_INPUT, "%s has no such revision", repo);
     if (a->status == 404) return err_set(INFER_E_INPUT, "%s: not found", what);
-    if (a->status == 429)
-        return err_set(INFER_E_IO, "%s: the hub is asked too often; try again later%s", what,
+    if (a->status == 429) {
+        char when[40] = "later";
+        if (a->retry_after > 0) snprintf(when, sizeof when, "in %.0f s", a->retry_after);
+        return err_set(INFER_E_IO, "%s: the hub is asked too often; try again %s%s", what, when,
                        key ? "" : ", or set $HF_TOKEN");
+    }
     return err_set(INFER_E_IO, "%s: the hub says %ld%s%.200s%s", what, a->status,
                    a->error_text[0] ? " (" : "", a->error_text, a->error_text[0] ? ")" : "");
+}
+
+double hub_again(const struct http_answer *a, int tries) {
+    const bool hope = !a->status || a->status / 100 == 2 || a->status == 429 || a->status >= 500;
+    if (!hope || (a->status >= 300 && a->retry_after >= 60)) return -1;
+    return a->retry_after > 0 ? a->retry_after : 0.5 * (1 << (tries < 5 ? tries : 5));
+}
+void hub_rest(double seconds) {
+    const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
 }
 
 /* Repositories with such a name, for a message. */
@@ -207,7 +221,17 @@ enum infer_status hub_repo_ask(const struct hub_name *name, const struct hub_cal
                                      .most = 64 << 20,
                                      .user = c->user,
                                      .accept = "application/json"};
-    enum infer_status st = http_text(&ask, name->repo, &a, &text, &n);
+    enum infer_status st;
+    for (int tries = 0;; tries++) {
+        st = http_text(&ask, name->repo, &a, &text, &n);
+        const double wait = st == INFER_E_IO && a.status >= 300 ? hub_again(&a, tries) : -1;
+        if (wait < 0 || tries + 1 == HUB_TRIES) break;
+        char line[200];
+        snprintf(line, sizeof line, "the hub says %ld: asked again in %.1f s", a.status, wait);
+        if (c->say) c->say(c->user, line);
+        http_answer_free(&a);
+        hub_rest(wait);
+    }
     if (st != INFER_OK) {
         if (st != INFER_E_IO) return st;
         st = hub_refusal(&a, name->repo, name->repo);
