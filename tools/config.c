@@ -16,15 +16,21 @@ enum { VALUE_MAX = 4096 };
 
 /* ---- one setting ---- */
 
+/* Whether a text says on or off, and which. */
+static bool is_switch(const char *text, bool *on) {
+    static const char *const words[] = {"on", "true", "yes", "1", "off", "false", "no", "0"};
+    for (int i = 0; i < 8; i++) {
+        *on = i < 4;
+        if (!strcasecmp(text, words[i])) return true;
+    }
+    return false;
+}
 /* A flag is on or off; off is as if nobody had said it. */
 static enum infer_status set(struct options *o, const struct option *opt, const char *text,
                              enum option_origin from) {
+    bool on;
     if (opt->type != OPT_FLAG) return option_set(o, opt, text, from);
-    static const char *const yes[] = {"on", "true", "yes", "1"}, *const no[] = {"off", "false", "no", "0"};
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-        if (!strcasecmp(text, yes[i])) return option_set(o, opt, NULL, from);
-        if (!strcasecmp(text, no[i])) return option_unset(o, opt);
-    }
+    if (is_switch(text, &on)) return on ? option_set(o, opt, NULL, from) : option_unset(o, opt);
     return err_set(INFER_E_INPUT, "--%s: '%s' is not on or off", opt->name, text);
 }
 /* What only the command line says. */
@@ -36,7 +42,7 @@ static const struct option *find(const struct options *o, const char *name, bool
     const struct option *opt = option_find(o->command, name);
     *other = !opt;
     for (int i = 0; i < n_command && !opt; i++) opt = option_find(&commands[i], name);
-    return opt && only_flag(opt) ? NULL : opt;
+    return opt;
 }
 
 /* ---- presets ---- */
@@ -186,6 +192,8 @@ static enum infer_status assign(struct options *o, char *text, bool presets) {
         *to = 0;
     }
     const struct option *opt = find(o, name, &other);
+    if (opt && only_flag(opt))
+        return err_set(INFER_E_INPUT, "%s: no file says it, but the command line (--%s)", name, opt->name);
     if (opt && other) return INFER_OK;
     if (!opt && presets && !strcmp(name, "version")) return INFER_OK; /* of llama.cpp's form, which is 1 */
     if (!opt) TRY(find_other_name(o, name, &opt, &passed));
@@ -193,6 +201,10 @@ static enum infer_status assign(struct options *o, char *text, bool presets) {
     if (presets && is_of_server(opt))
         return err_set(INFER_E_INPUT,
                        "%s is the whole server's: on the command line, or in the configuration file", name);
+    bool on;
+    if (presets && !strcmp(opt->name, "pin") && !is_switch(value, &on))
+        return err_set(INFER_E_INPUT, "%s: '%s' is not on or off: a section's is its own model's", name,
+                       value);
     const char *kept = options_keep(o, value, strlen(value));
     return kept ? set(o, opt, kept, ORIGIN_FILE)
                 : err_set(INFER_E_MEMORY, "out of memory for a configuration");
@@ -226,7 +238,9 @@ static enum infer_status read_rank(struct options *o, const char *path, const ch
 static enum infer_status read_text(char **text, const char *path) {
     size_t n;
     TRY(text_read(text, &n, path, TEXT_SETTINGS));
-    if (strlen(*text) == n) return INFER_OK;
+    const bool whole = strlen(*text) == n;
+    if (!strncmp(*text, "\xef\xbb\xbf", 3)) memcpy(*text, "   ", 3); /* the mark of UTF-8 */
+    if (whole) return INFER_OK;
     mem_free(*text);
     return err_set(INFER_E_INPUT, "%s: it has bytes that are no text", path);
 }
@@ -321,7 +335,11 @@ enum infer_status config_presets(const struct options *o, const char *file,
         cut_comment(row);
         char *s = trimmed(row);
         const size_t n = strlen(s);
-        if (n < 2 || *s != '[' || s[n - 1] != ']') continue;
+        if (*s != '[') continue;
+        if (s[n - 1] != ']') {
+            st = at_line(&l, err_set(INFER_E_INPUT, "'%s' is no section: [NAME]", s));
+            continue;
+        }
         s[n - 1] = 0;
         const char *name = model_in(s + 1);
         if (name) st = at_line(&l, each(user, name));
@@ -341,7 +359,8 @@ static enum infer_status take_given(struct options *out, const struct options *o
         const struct option *opt = &option_table[i];
         if (!(opt->groups & o->command->groups) || o->origin[i] < ORIGIN_ENVIRONMENT || opt->type == OPT_INTS)
             continue;
-        if (!strcmp(opt->name, "model") || !strcmp(opt->name, "hf-repo")) continue;
+        if (!strcmp(opt->name, "model") || !strcmp(opt->name, "hf-repo") || !strcmp(opt->name, "pin"))
+            continue; /* --pin names models, a section's pin is its own */
         memcpy((char *)out + opt->offset, (const char *)o + opt->offset, bytes[opt->type]);
         out->origin[i] = o->origin[i];
     }

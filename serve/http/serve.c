@@ -160,7 +160,8 @@ static enum infer_status start_several(struct server *s, struct serve_models **m
     TRY(serve_models_open(models, s, o, options_of));
     say_more(s);
     web_where(s->web, where, sizeof where);
-    tool_say("serving %d models of %s at %s, loaded when a request names one", serve_models_count(*models),
+    const int n = serve_models_count(*models);
+    tool_say("serving %d model%s of %s at %s, loaded when a request names one", n, n == 1 ? "" : "s",
              o->models, where);
     return INFER_OK;
 }
