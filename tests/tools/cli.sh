@@ -537,7 +537,20 @@ echo '{"tg4": 1e12}' >"$dir/t.json"
 run "bench: targets" 3 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has BELOW
 echo '{"tg4": 1e-3}' >"$dir/t.json"
 run "bench: targets reached" 0 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has reached
-run "bench: nothing to compare" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/t.json"; err_has "no results"
+run "bench: nothing to compare" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/t.json"; err_has "no results"; out_empty
+# what is wrong with a file is said before anything is measured
+run "bench: nothing of that" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/b.json"; err_has "none of its tests is asked for: it has pp8, tg8, tg8x2, pp8@d16"; out_empty
+run "bench: no target of that" 2 "$infer" bench -p 0 -n 8 -r 2 --targets "$dir/t.json"; err_has "none of its tests is asked for"; out_empty
+run "bench: another run" 0 "$infer" bench -t 1 -p 0 -n 8 -r 1 --kv-type q8_0 --compare "$dir/b.json" --json; err_has 'is of another run: '; err_has 'kv_type "f16", now "q8_0"'
+run "bench: a drawing that is no PNG" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.png"; err_has "name it $dir/b.svg"; out_empty
+run "bench: no drawing over what is drawn" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.json" --plot-with "$dir/none.json,$dir/b.json"; out_empty
+run "bench: no drawing over what is drawn" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.json" --plot-with "$dir/b.json"; err_has "it is not overwritten"; out_empty
+run "bench: another reference" 0 "$infer" bench --device ref -p 0 -n 4 -r 1 --ablate --json
+python3 -c '
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert [r["name"] for r in rows] == ["as asked", "--kv-type f32", "--kv-type q8_0", "--nan-guard"], rows
+assert all(r["error"] is None and len(r["results"]) == 1 and ("ratio" in r["results"][0]) == (i > 0) for i, r in enumerate(rows)), rows' "$dir/out" || fail "no table as JSON"
 # what the verdict is depends on the machine; test_tools has the rule
 name="bench: takes turns" count=$((count + 2))
 "$infer" bench -t 1 -p 8 -n 4 -r 1 --compare "$infer" >"$dir/out" 2>"$dir/err"

@@ -217,6 +217,15 @@ static enum infer_status check_plot(const struct bench *b) {
     return tool_check_output(b->o, model, b->o->plot);
 }
 
+/* What is wrong with a file shows before anything is measured. */
+static enum infer_status open_files(struct bench *b) {
+    if (b->o->compare) TRY(bench_saved_open(b));
+    if (b->o->plot) TRY(check_plot(b));
+    if (b->o->plot) TRY(bench_plot_open(b));
+    if (b->o->save) TRY(open_save(b));
+    return b->o->targets ? bench_targets_open(b) : INFER_OK;
+}
+
 /* True when the option asks for a test. */
 static bool any(const struct option_ints *v) {
     for (int i = 0; i < v->n; i++)
@@ -266,14 +275,13 @@ static enum infer_status bench_model(struct bench *b, int *code) {
         *code = slower ? EXIT_CHECK : EXIT_DONE;
         return INFER_OK;
     }
-    if (b->o->save) TRY(open_save(b));
-    if (b->o->plot) TRY(check_plot(b));
+    TRY(open_files(b));
     TRY(bench_run(b));
     TRY(print_results(b));
     if (is_held_back(b, code)) return INFER_OK;
     if (b->o->plot) TRY(bench_plot(b, b->o->plot));
-    if (b->o->compare) TRY(bench_compare_file(b, b->o->compare, &slower));
-    if (b->o->targets) TRY(bench_targets_file(b, b->o->targets, &below));
+    if (b->saved) TRY(bench_compare_saved(b, &slower));
+    if (b->targets) TRY(bench_compare_targets(b, &below));
     *code = slower || below ? EXIT_CHECK : EXIT_DONE;
     struct outfile *save = b->save;
     b->save = NULL;
@@ -311,6 +319,9 @@ void bench_close(struct bench *b) {
     session_close(&b->session);
     energy_close(b->energy);
     held_close(b->held);
+    bench_plot_close(b->plot);
+    json_decref(b->saved);
+    json_decref(b->targets);
     mem_free(b->probed);
     mem_free(b->result);
 }

@@ -12,6 +12,9 @@
 struct bench {
     const struct options *o;
     struct outfile *save; /* of --save, NULL: none is open */
+    json_t *saved,
+        *targets; /* files of --compare and --targets, read before anything is measured; NULL: not asked for */
+    struct plot *plot; /* of --plot, with the saved runs beside this one */
     struct session session;
     struct session_draft draft; /* who guesses; then tests that decode are of requests of */
     struct infer_sched *sched;  /* NULL: nobody does */
@@ -31,7 +34,10 @@ struct bench {
 
 /* Frees all that bench_run took. */
 void bench_close(struct bench *b);
-/* The results as SVG, those of --compare beside them. errors: those of outfile_open; INFER_E_INPUT (the saved ones) */
+/* Reads what --plot-with names, and takes what --compare has, for bench_plot. errors: INFER_E_IO, INFER_E_INPUT */
+enum infer_status bench_plot_open(struct bench *b);
+void bench_plot_close(struct plot *d);
+/* The results as SVG, the saved ones beside them. errors: those of outfile_open */
 enum infer_status bench_plot(const struct bench *b, const char *path);
 /* The tests as asked and with one thing at a time otherwise; a table on stdout. */
 enum infer_status bench_ablate(const struct options *o);
@@ -43,8 +49,14 @@ json_t *bench_json(const struct bench *b);
 json_t *bench_real(double x);
 /* The name of the processor, "" when unknown. */
 void bench_cpu_name(char *buf, size_t n);
-/* One line per test of the earlier run, on stdout; *slower: how many are. errors: INFER_E_INPUT, INFER_E_IO */
-enum infer_status bench_compare_file(const struct bench *b, const char *path, int *slower);
+/* Do the options ask for a test of this name? */
+bool bench_asks(const struct options *o, const char *test);
+/* Reads o->compare into b->saved: results of which at least one is asked for, none held back. errors: INFER_E_INPUT, INFER_E_IO */
+enum infer_status bench_saved_open(struct bench *b);
+/* The same of o->targets: {"tg128": tok/s, ..} */
+enum infer_status bench_targets_open(struct bench *b);
+/* One line per test of the earlier run, on stdout, and on stderr what else it was of; *slower: how many are. */
+enum infer_status bench_compare_saved(const struct bench *b, int *slower);
 /* Is it a program, which --compare takes turns with, or saved results? */
 bool bench_is_program(const char *path);
 /* Takes turns with o->compare; *slower: in how many tests this program is slower. errors: INFER_E_INPUT, INFER_E_IO */
@@ -52,7 +64,7 @@ enum infer_status bench_turns(const struct options *o, int *slower);
 /* The other side: says that a test is ready, and repeats it as often as it is asked. */
 enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(void *user, double *seconds),
                                void *user);
-/* {"tg128": tok/s, ..}; *below: how many are not reached. */
-enum infer_status bench_targets_file(const struct bench *b, const char *path, int *below);
+/* *below: how many are not reached. */
+enum infer_status bench_compare_targets(const struct bench *b, int *below);
 /* A file of JSON; errors: INFER_E_IO, INFER_E_INPUT, INFER_E_MEMORY */
 enum infer_status bench_load_json(const char *path, json_t **out);

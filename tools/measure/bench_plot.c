@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "base/mem.h"
 #include "files/outfile.h"
 #include "tools/measure/bench.h"
@@ -48,8 +49,8 @@ static bool read_point(struct point *p, const struct bench_result *r, const stru
 
 struct plot {
     FILE *f;
-    struct point p[MOST];
-    int n, place[MOST], n_place; /* values of the axis, rising */
+    struct point p[MOST], other[MOST];    /* this run's, then the others' */
+    int n, n_other, place[MOST], n_place; /* values of the axis, rising */
     double top;
     enum axis axis;
 };
@@ -176,54 +177,67 @@ static double bits_of(double token_bytes, double parameters) {
 }
 
 /* saved: by --compare, and dashed; else one of --plot-with. */
-static enum infer_status add_saved(struct plot *d, const char *path, bool saved) {
-    json_t *root, *j;
+static enum infer_status add_saved(struct plot *d, const json_t *root, bool saved) {
+    json_t *results = json_object_get(root, "results"), *j;
     size_t i;
     struct bench_result r;
-    TRY(bench_load_json(path, &root));
-    enum infer_status st = INFER_OK;
+    if (!json_is_array(results)) return err_set(INFER_E_INPUT, "no results of infer bench");
     const struct run_of run = {
         (int)number_of(root, "machine", "threads"),
         bits_of(number_of(root, "model", "token_bytes"), number_of(root, "model", "active_parameters"))};
-    json_array_foreach(json_object_get(root, "results"), i, j) {
-        if (!st) st = bench_result_read(&r, j);
-        if (!st && d->n < MOST) d->n += read_point(&d->p[d->n], &r, &run, saved);
-    }
-    json_decref(root);
-    return st ? err_prefix(st, "%s", path) : INFER_OK;
-}
-
-static enum infer_status add_others(struct plot *d, const char *paths) {
-    char path[4096];
-    for (size_t n; *paths; paths += n + (paths[n] == ',')) {
-        n = strcspn(paths, ",");
-        snprintf(path, sizeof path, "%.*s", (int)n, paths);
-        TRY(add_saved(d, path, false));
+    json_array_foreach(results, i, j) {
+        TRY(bench_result_read(&r, j));
+        if (d->n_other < MOST) d->n_other += read_point(&d->other[d->n_other], &r, &run, saved);
     }
     return INFER_OK;
 }
 
+static enum infer_status add_others(struct plot *d, const struct options *o) {
+    const char *paths = o->plot_with;
+    char path[4096];
+    for (size_t n; *paths; paths += n + (paths[n] == ',')) {
+        n = strcspn(paths, ",");
+        snprintf(path, sizeof path, "%.*s", (int)n, paths);
+        json_t *root;
+        TRY(outfile_differs(o->plot, path));
+        TRY(bench_load_json(path, &root));
+        const enum infer_status st = add_saved(d, root, false);
+        json_decref(root);
+        if (st) return err_prefix(st, "%s", path);
+    }
+    return INFER_OK;
+}
+
+enum infer_status bench_plot_open(struct bench *b) {
+    const char *path = b->o->plot, *end = strrchr(path, '.');
+    if (end && !strchr(end, '/') && strcasecmp(end, ".png") == 0)
+        return err_set(INFER_E_INPUT, "--plot %s: drawings are SVG: name it %.*s.svg", path,
+                       (int)(end - path), path);
+    TRY(mem_new(&b->plot, sizeof *b->plot, "a drawing"));
+    if (b->saved) TRY(add_saved(b->plot, b->saved, true));
+    return b->o->plot_with ? add_others(b->plot, b->o) : INFER_OK;
+}
+
+void bench_plot_close(struct plot *d) { mem_free(d); }
+
 enum infer_status bench_plot(const struct bench *b, const char *path) {
-    struct plot *d;
+    struct plot *d = b->plot;
     char *text = NULL;
     size_t n = 0;
     struct outfile *out;
-    TRY(mem_new(&d, sizeof *d, "a drawing"));
     const struct infer_model_info *info = &b->session.info;
     const struct run_of run = {b->session.place.n_thread,
                                bits_of((double)info->token_bytes, (double)info->n_param_token)};
     for (int i = 0; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], &run, false);
-    enum infer_status st = b->o->compare ? add_saved(d, b->o->compare, true) : INFER_OK;
-    if (!st && b->o->plot_with) st = add_others(d, b->o->plot_with);
-    if (!st && !(d->f = open_memstream(&text, &n)))
-        st = err_set(INFER_E_MEMORY, "out of memory for a drawing");
-    if (!st) draw(d, b), fclose(d->f);
-    if (!st) st = outfile_open(&out, path, OUTFILE_DEFAULT);
+    for (int i = 0; i < d->n_other && d->n < MOST; i++) d->p[d->n++] = d->other[i];
+    if (!(d->f = open_memstream(&text, &n))) return err_set(INFER_E_MEMORY, "out of memory for a drawing");
+    draw(d, b);
+    fclose(d->f);
+    enum infer_status st = outfile_open(&out, path, OUTFILE_DEFAULT);
     if (!st && (st = outfile_write(out, text, n)) != INFER_OK)
         outfile_abort(out);
     else if (!st)
         st = outfile_close(out);
     free(text);
-    mem_free(d);
     return st;
 }

@@ -296,8 +296,36 @@ static enum infer_status run_test(struct bench *b, const struct test *test, stru
     return st;
 }
 
-static enum infer_status add_test(struct bench *b, const struct test *test) {
-    if (test->n == 0) return INFER_OK;
+/* Calls one for each test that is asked for, in the order in which they run, until it gives an error. */
+static enum infer_status each_test(const struct options *o,
+                                   enum infer_status (*one)(void *user, const struct test *test),
+                                   void *user) {
+    for (int d = 0; d < o->depth.n; d++) {
+        for (int i = 0; i < o->n_prompt.n; i++)
+            if (o->n_prompt.value[i])
+                TRY(one(user, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));
+        for (int k = 0; k < o->sequences.n; k++)
+            for (int i = 0; i < o->n_decode.n; i++)
+                if (o->n_decode.value[i])
+                    TRY(one(user, &(struct test){true, o->n_decode.value[i], o->sequences.value[k],
+                                                 o->depth.value[d]}));
+    }
+    return INFER_OK;
+}
+
+/* INFER_E_CANCEL: it is the one of this name, so no other is looked at. */
+static enum infer_status is_named(void *test, const struct test *t) {
+    char name[BENCH_NAME];
+    test_name(name, t);
+    return strcmp(name, test) == 0 ? INFER_E_CANCEL : INFER_OK;
+}
+
+bool bench_asks(const struct options *o, const char *test) {
+    return each_test(o, is_named, (void *)test) == INFER_E_CANCEL;
+}
+
+static enum infer_status add_test(void *bench, const struct test *test) {
+    struct bench *b = bench;
     if (b->n == b->cap) {
         int cap = 2 * b->cap + 16;
         struct bench_result *p = mem_realloc(b->result, (size_t)cap * sizeof *p);
@@ -367,14 +395,7 @@ enum infer_status bench_run(struct bench *b) {
     TRY(energy_open(&b->energy));
     TRY(held_open(&b->held, b->on_card));
     if (o->turns < 0) TRY(ceilings_open(b));
-    for (int d = 0; d < o->depth.n; d++) {
-        for (int i = 0; i < o->n_prompt.n; i++)
-            TRY(add_test(b, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));
-        for (int k = 0; k < o->sequences.n; k++)
-            for (int i = 0; i < o->n_decode.n; i++)
-                TRY(add_test(
-                    b, &(struct test){true, o->n_decode.value[i], o->sequences.value[k], o->depth.value[d]}));
-    }
+    TRY(each_test(o, add_test, b));
     if (o->turns >= 0) printf("end\n");
     card_shares(b, &need);
     b->bandwidth = bench_percentile(b->probed, b->n_probed, 0.5);
