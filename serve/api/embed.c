@@ -12,6 +12,7 @@ enum { INPUTS = 2048, POOL_SCORES = 4 /* of GGUF's pooling_type */ };
 struct embed_state {
     bool base64;
     int dimensions; /* 0: all */
+    int most;       /* tokens of a text, what is behind them is cut off; 0: a longer one is refused */
 };
 
 /* ---- fields ---- */
@@ -41,10 +42,30 @@ static enum infer_status read_dimensions(struct job *j, const char *at, const js
     return field_int(j, at, v, 1, j->server->info.n_vector, &s->dimensions);
 }
 
+/* Most tokens of a text that the model was made for, in this context. */
+static int bound(const struct job *j) {
+    const struct server *s = j->server;
+    return s->info.n_text < s->n_ctx ? s->info.n_text : s->n_ctx;
+}
+
 static enum infer_status read_truncate(struct job *j, const char *at, const json_t *v) {
+    struct embed_state *s = j->state;
     bool cut = false;
     TRY(field_bool(j, at, v, &cut));
-    if (cut) job_warn(j, at, "a text that is longer than the context is refused, not cut off");
+    if (cut && !j->server->info.encoder)
+        job_warn(j, at, "a text that is longer than the context is refused, not cut off");
+    s->most = cut ? bound(j) : 0;
+    return INFER_OK;
+}
+
+/* vLLM's: so many tokens, -1: as many as the model was made for. */
+static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
+    struct embed_state *s = j->state;
+    TRY(field_int(j, at, v, -1, 1 << 24, &s->most));
+    if (!j->server->info.encoder)
+        return job_invalid(j, at, "'%s' is of encoders: of other models nothing of a text is cut off", at);
+    if (s->most >= 0 && s->most < 4) return job_invalid(j, at, "'%s' must be -1 or 4 at least", at);
+    if (s->most < 0 || s->most > bound(j)) s->most = bound(j);
     return INFER_OK;
 }
 
@@ -57,6 +78,7 @@ static const struct field common[] = {
 static const struct field of_openai[] = {
     {"input", FIELD_HAND, .hand = read_input},
     {"encoding_format", FIELD_HAND, .hand = read_format},
+    {"truncate_prompt_tokens", FIELD_HAND, .hand = read_most},
     {"user", .type = FIELD_SILENT},
     {.name = NULL},
 };
@@ -87,6 +109,29 @@ static enum infer_status pooling(struct job *j) {
                       "the model is not one for embeddings: it scores texts (/v1/rerank)");
 }
 
+/* Of an encoder a text that is longer than it was made for: its end is cut off, or it is refused. */
+static enum infer_status check_length(struct job *j, struct ask_prompt *p) {
+    const struct embed_state *s = j->state;
+    const struct infer_text_options o = {.a = p->text, .n_a = p->n, .most = s->most ? s->most : bound(j)};
+    struct infer_text t = {.ids = p->ids, .n = p->n_id, .n_whole = p->n_id};
+    if (p->text) TRY(infer_text_ids(j->server->model, &o, &t));
+    if (t.n_whole <= o.most) {
+        if (p->text) infer_text_free(&t);
+        return INFER_OK;
+    }
+    if (p->text && s->most) { /* its ids stand in the place of the text */
+        mem_free(p->text);
+        *p = (struct ask_prompt){.ids = t.ids, .n_id = t.n, .n_first = t.n_first};
+        return INFER_OK;
+    }
+    if (p->text) infer_text_free(&t);
+    job_refuse(j, 400, "context_length_exceeded", "input",
+               "This model was made for texts of %d tokens at most, and one has %d.", o.most, t.n_whole);
+    j->refusal.n_prompt = t.n_whole;
+    j->refusal.n_limit = o.most;
+    return INFER_E_INPUT;
+}
+
 static enum infer_status read_with(struct job *j, const json_t *body, const struct field *rows,
                                    const char *needed) {
     if (!j->server->port->n_embd)
@@ -95,6 +140,8 @@ static enum infer_status read_with(struct job *j, const json_t *body, const stru
     TRY(fields_read(j, "", body, FIELDS(rows, common)));
     j->ask.params.n_predict = 0;
     if (!j->ask.prompt) return job_invalid(j, needed, "'%s' is missing", needed);
+    for (int i = 0; i < j->ask.n_prompt && j->server->info.encoder; i++)
+        TRY(check_length(j, &j->ask.prompt[i]));
     return pooling(j);
 }
 
@@ -105,10 +152,13 @@ static enum infer_status native_read(struct job *j, const json_t *body) {
 static enum infer_status embeddings_read(struct job *j, const json_t *body) {
     return read_with(j, body, of_openai, "input");
 }
+/* Ollama cuts unless it is told not to. */
 static enum infer_status ollama_read(struct job *j, const json_t *body) {
+    ((struct embed_state *)j->state)->most = bound(j);
     return read_with(j, body, of_ollama, "input");
 }
 static enum infer_status older_read(struct job *j, const json_t *body) {
+    ((struct embed_state *)j->state)->most = bound(j);
     return read_with(j, body, of_older, "prompt");
 }
 

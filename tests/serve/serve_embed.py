@@ -54,6 +54,29 @@ same("cut to its first numbers", [len(s.ask("/v1/embeddings", {"input": "a", "di
 same("nothing is written", s.ask("/v1/completions", {"prompt": "a", "max_tokens": 2})[0], 400)
 same("nothing is judged", s.ask("/v1/rerank", {"query": "a", "documents": ["b"]})[0], 400)
 s.stop()
+s, e = Server(model=golden / "bert-mean"), expected("bert-mean") # made for 32 tokens, has 72 positions
+long, vector = e["texts"][-1], e["vectors"][-1]
+status, _, got = s.ask("/v1/embeddings", {"input": ["a", long]})
+same("a text beyond what the model was made for", (status, got["error"]["code"], "32 tokens" in got["error"]["message"]), (400, "context_length_exceeded", True))
+same("as ids", s.ask("/v1/embeddings", {"input": [5] * 33})[0], 400)
+same("as many as it was made for", s.ask("/v1/embeddings", {"input": [5] * 32})[0], 200)
+for more in (-1, 32, 1000): near(f"cut off by truncate_prompt_tokens {more}", [s.ask("/v1/embeddings", {"input": long, "truncate_prompt_tokens": more})[2]["data"][0]["embedding"]], [vector])
+got = s.ask("/v1/embeddings", {"input": long, "truncate_prompt_tokens": 9})[2]
+check("shorter", got["usage"]["prompt_tokens"] == 9 and any(abs(a - b) > 1e-3 for a, b in zip(got["data"][0]["embedding"], vector)), got)
+same("too short", [s.ask("/v1/embeddings", {"input": long, "truncate_prompt_tokens": n})[0] for n in (-2, 0, 3, "9")], [400] * 4)
+near("ollama cuts", s.ask("/api/embed", {"input": ["a", long]})[2]["embeddings"][1:], [vector])
+near("ollama's older route, too", [s.ask("/api/embeddings", {"prompt": long})[2]["embedding"]], [vector])
+same("ollama is told not to", s.ask("/api/embed", {"input": long, "truncate": False})[0], 400)
+s.stop()
+tasks = dir / "tasks.ini"
+name = golden / "jina-bert-v3-tasks"
+tasks.write_text("".join(f"[{n}]\nmodel = {name}\n{t}" for n, t in (("plain", ""), ("query", "task = retrieval.query\n"), ("matching", "task = text-matching\n"))))
+s, e = Server("--models", tasks, model=None), expected("jina-bert-v3-tasks")
+got = {m: [x["embedding"] for x in s.ask("/v1/embeddings", {"model": m, "input": e["texts"][:3]})[2]["data"]] for m in ("plain", "query", "matching")}
+near("no task", got["plain"], e["without"][:3])
+near("a task by a model's name", got["matching"], e["vectors"][:3])
+check("another task", max(abs(a - b) for a, b in zip(got["query"][0], got["matching"][0])) > 0.01)
+s.stop()
 s = Server(model=golden / "bert-dense")
 status, _, got = s.ask("/v1/embeddings", {"input": expected("bert-dense")["texts"][:3]})
 near("products behind the pooling", [x["embedding"] for x in got["data"]], expected("bert-dense")["vectors"][:3], 5e-3)
