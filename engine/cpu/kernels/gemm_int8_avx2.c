@@ -1,6 +1,5 @@
 /* Matmuls on panels of weight rows with AVX2. */
 #include "cpu/kernels/gemm_int8.h"
-#include "cpu/kernels/gemm_int16.h"
 #include "cpu/kernels/gemm_codes.h"
 
 #define QUANT_FLOAT(...)
@@ -13,10 +12,3 @@ cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = rows_##id,
 #include "quant/quant.def"
 };
-
-ROWS16_CODES(IQ4_NL)
-cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {[QUANT_F16] = rows16_F16,
-                                                      [QUANT_BF16] = rows16_BF16,
-                                                      [QUANT_Q8_0] = rows16_Q8_0,
-                                                      [QUANT_IQ4_NL] = rows16_IQ4_NL};
-cpu_row_fn *const cpu_fine_int16_avx2[QUANT_COUNT] = FINE16_ENTRIES;

@@ -1,6 +1,5 @@
 /* Matmuls on panels of weight rows with AVX-512 VNNI. */
 #include "cpu/kernels/gemm_int8.h"
-#include "cpu/kernels/gemm_int16.h"
 #include "cpu/kernels/gemm_codes.h"
 
 #define QUANT_FLOAT(...)
@@ -13,5 +12,3 @@ cpu_row_fn *const cpu_gemm_int8_avx512[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = rows_##id,
 #include "quant/quant.def"
 };
-cpu_row_fn *const cpu_gemm_int16_avx512[QUANT_COUNT] = {[QUANT_F16] = rows16_F16, [QUANT_BF16] = rows16_BF16};
-cpu_row_fn *const cpu_fine_int16_avx512[QUANT_COUNT] = FINE16_ENTRIES;
