@@ -43,6 +43,7 @@ same("a card", [got[k] for k in ("device", "name", "celsius", "watts", "busy", "
 same("its processes", got["processes"], [{"pid": 4711, "memory_used": 1 << 30}])
 check("processors", host["device"] == "processors" and host["memory_total"] > host["memory_used"] > 0 and host["watts"] is None, host)
 check("no alert", not err and not got["throttled"], err)
+check("when, and whole numbers", abs(got["time"] - time.time()) < 60 and type(got["memory_used"]) is int and 0 <= host["busy"] <= 1, (got, host))
 card(celsius=None, lanes=None, throttle=None, pid=None)
 got = lines(run("monitor", "-n", "1")[0])[0]
 check("what a card has not is null", got["celsius"] is None and got["pcie_lanes"] is None and got["processes"] == [], got)
@@ -69,24 +70,44 @@ seen = 0
 while seen < 3: seen += '"celsius":90.0' in p.stdout.readline()
 p.terminate()
 same("again when it had ended", p.communicate()[1].count("90 degrees"), 2)
+p = subprocess.Popen([infer, "monitor", "--interval", "0.02"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+for celsius, throttle in (84, 0), (85, 0x20), (84, 0), (85, 0x20), (82, 0):
+    card(celsius=celsius, throttle=throttle)
+    while f'"celsius":{celsius}.0' not in p.stdout.readline(): pass
+p.terminate()
+err = p.communicate()[1]
+check("one event at its threshold", err.count("85 degrees") == 1 and err.count("held back") == 1, err)
 
 # ---- a terminal; no driver
 card()
 try: master, slave = pty.openpty()
 except OSError: master = None
 if master is not None:
-    p = subprocess.Popen([infer, "monitor", "-n", "2", "--interval", "0.05"], stdout=slave, env={**env, "TERM": "xterm"})
-    os.close(slave)
-    out = b""
-    try:
-        while part := os.read(master, 65536): out += part
-    except OSError: pass
-    p.wait()
+    def view(*more, code=0, stderr=None):
+        master, slave = pty.openpty()
+        p = subprocess.Popen([infer, "monitor", "-n", "2", "--interval", "0.05", *more], stdout=slave, stderr=slave if stderr else None, env={**env, "TERM": "xterm"})
+        os.close(slave)
+        out = b""
+        try:
+            while part := os.read(master, 65536): out += part
+        except OSError: pass
+        os.close(master)
+        same("its exit code", p.wait(), code)
+        return out
+    out = view()
     check("a view", out.count(b"\033[H\033[J") == 2 and b"process 4711: 1.00 GiB" in out and b"x16" in out and b"processors " in out, out)
+    card(celsius=88)
+    out = view("--url", "http://127.0.0.1:1/", code=3, stderr=True)
+    last = out.rsplit(b"\033[H\033[J", 1)[1]
+    check("what was told stays", b"card 0 is 88 degrees hot" in last and b"serve: not there" in last and b"127.0.0.1:1/metrics" in last and b"infer: card" not in out and b"nan" not in out, out)
+    p = subprocess.Popen([infer, "monitor", "--interval", "0.05"], stdout=slave, stderr=subprocess.DEVNULL, env={**env, "TERM": "xterm"})
+    os.close(slave), os.read(master, 4096), os.close(master)
+    same("the terminal is gone", p.wait(60), 1)
 out, err = run("monitor", "-n", "1", code=1, LD_LIBRARY_PATH="/none")
 check("no driver", "libnvidia-ml.so.1" in err and err.count("\n") == 1 and lines(out)[0]["device"] == "processors", (out, err))
 card(cards=0)
 check("no card", "knows no card" in run("monitor", "-n", "1", code=1)[1])
+for url in "nonsense", "ftp://x", "http://": check(f"no address: {url}", "must be http://HOST:PORT" in run("monitor", "-n", "1", "--url", url, code=2)[1])
 
 # ---- energy: a counter that goes on by itself
 def counting(watts, seconds=1e9, count=False, every=.002):
@@ -174,13 +195,16 @@ with open("serve.log", "w+b") as log:
     out, err = run("monitor", "-n", "2", "--interval", "0.1", "--url", url)
     serve = [l for l in lines(out) if l["device"] == "serve"]
     check("its metrics", [l["there"] for l in serve] == [True, True] and serve[0]["answer_tok_s"] is None and serve[1]["answer_tok_s"] == 0 and serve[1]["running"] == 0, serve)
+    check("the way", lines(run("monitor", "-n", "1", "--url", url + "/")[0])[2]["there"])
+    got = lines(run("monitor", "-n", "1", "--url", url + "/nothing")[0])[2]
+    check("why it is not there", not got["there"] and "404" in got["error"] and got["running"] is None, got)
     p.terminate()
     same("the server ends", p.wait(), 0)
 stop()
 
 # ---- a pace, where it takes 100 W whatever is done (test_energy has the waiting)
 stop = counting(100)
-check("more than that anyway", run(*bench, "--watts", "40")[1].count("it takes more than that already") == 1)
+check("more than that anyway", run(*bench, "-n", "200", "-r", "8", "--watts", "40")[1].count("it takes more than that already") == 1)
 check("within", "already" not in run(*bench, "--watts", "4000")[1])
 stop()
 check("not counted: refused", "energy is not counted here" in run("run", "-p", "x", "-n", "1", "--watts", "50", code=2, INFER_SYSFS="/none")[1])

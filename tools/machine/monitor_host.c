@@ -95,11 +95,17 @@ void monitor_server(struct monitor *m) {
     struct http_answer a = {0};
     size_t n;
     if (!m->o->url_monitor) return;
-    snprintf(url, sizeof url, "%.1000s/metrics", m->o->url_monitor);
+    size_t length = strlen(m->o->url_monitor);
+    while (length && m->o->url_monitor[length - 1] == '/') length--;
+    snprintf(url, sizeof url, "%.*s/metrics", (int)(length < 1000 ? length : 1000), m->o->url_monitor);
     const struct http_request r = {
         .url = url, .bearer = getenv("INFER_API_KEY"), .seconds = 5, .most = 1 << 22};
-    now.there = http_text(&r, "metrics", &a, &text, &n) == INFER_OK && a.status == 200;
-    if (now.there) {
+    now.answers = now.prompts = now.row_sum = now.steps = now.running = now.waiting = now.energy = NAN;
+    now.there = http_text(&r, url, &a, &text, &n) == INFER_OK;
+    if (!now.there) {
+        snprintf(now.why, sizeof now.why, "%s", err_message());
+        if (before.there || before.time == 0) monitor_tell(m, now.why);
+    } else {
         now.answers = metric(text, "vllm:generation_tokens_total"),
         now.prompts = metric(text, "vllm:prompt_tokens_total");
         now.row_sum = metric(text, "vllm:iteration_tokens_total_sum"),
