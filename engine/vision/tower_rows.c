@@ -1,4 +1,5 @@
 /* Pixels to the rows that a tower's list begins with: a patch, channel by channel, and behind it the learned vector of its place. */
+#include "base/waves.h"
 #include "vision/tower_impl.h"
 #include "base/host.h"
 
@@ -204,14 +205,6 @@ int tower_put_rows(struct tower *t, const struct tower_piece *piece) {
 }
 
 /* ---- what queries see ---------------------------------------------------------------------------------------------- */
-
-/* out[n]: sines of at * 10000^(-2 i / n), then cosines. */
-static void put_waves(int at, int n, float *out) {
-    for (int i = 0; i < n / 2; i++) {
-        const double turn = at * pow(10000, -2.0 * i / n);
-        out[i] = (float)sin(turn), out[n / 2 + i] = (float)cos(turn);
-    }
-}
 
 /* Half of the numbers tell the column, half the line. source: OpenBMB's resampler (get_2d_sincos_pos_embed) */
 void tower_put_seen(struct tower *t, const struct tower_piece *piece) {

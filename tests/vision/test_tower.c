@@ -167,7 +167,7 @@ static void pieces_of_a_picture(void **state) {
 }
 
 /* What llama.cpp asks for of a file, whether anything is made of it here or not. source: its clip */
-static void others_open(const char *path, bool breaks) {
+static void others_open(const char *path, bool breaks, bool asks) {
     static const char *const needed[] = {"embedding_length",    "attention.head_count",
                                          "feed_forward_length", "block_count",
                                          "projection_dim",      "attention.layer_norm_epsilon",
@@ -175,7 +175,7 @@ static void others_open(const char *path, bool breaks) {
                                          "image_mean",          "image_std"};
     enum { N = sizeof needed / sizeof *needed };
     struct tensorfile *f;
-    bool there[N] = {false}, row = false;
+    bool there[N] = {false}, row = false, places = false;
     assert_ok(tensorfile_open(&f, path, &(struct tensorfile_options){.tower = true}));
     for (size_t i = 0; i < f->n_meta; i++) {
         const struct meta *m = &f->meta[i];
@@ -192,6 +192,19 @@ static void others_open(const char *path, bool breaks) {
         row |= strcmp(f->tensor[i].name, "v.token_embd.img_break") == 0 && f->tensor[i].n_dim == 1 &&
                f->tensor[i].shape[3] == 32;
     assert_int_equal(row, breaks);
+    for (size_t i = 0; i < f->n_tensor; i++) {
+        const struct tensor *t = &f->tensor[i];
+        if (strcmp(t->name, "resampler.pos_embed_k") != 0) continue;
+        const int d = (int)t->shape[3];
+        const float *at = (const float *)t->data + (size_t)(70 * 3 + 2) * (size_t)d; /* line 3, column 2 */
+        places = t->type == QUANT_F32 && t->shape[2] == 4900;
+        for (int k = 0; k < d; k++) {
+            const int half = d / 2, i4 = k % half % (half / 2);
+            const double turn = (k < half ? 2 : 3) * pow(10000, -2.0 * i4 / half);
+            assert_true(fabs((double)at[k] - (k % half < half / 2 ? sin(turn) : cos(turn))) < 1e-6);
+        }
+    }
+    assert_int_equal(places, asks);
     tensorfile_close(f);
 }
 
@@ -213,7 +226,7 @@ static void files_of_folders(void **state) {
                                                            .tower = true,
                                                            .force = true},
                                 &report));
-        others_open(to, strcmp(names[i], "pixtral") == 0);
+        others_open(to, strcmp(names[i], "pixtral") == 0, strcmp(names[i], "minicpmv") == 0);
         golden_read(&g, names[i]);
         assert_ok(tower_open(&t, to, &(struct tower_options){.backend = &backend_ref}));
         struct tower_info info;

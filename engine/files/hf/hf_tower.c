@@ -1,5 +1,6 @@
 /* Names and shapes of towers' tensors. sources: HF modeling_* of each; llama.cpp's clip for GGUF's names. */
 #include "files/hf/hf_tower.h"
+#include "base/waves.h"
 #include "files/hf/hf_tower_kind.h"
 
 #include <stdio.h>
@@ -264,6 +265,26 @@ static enum infer_status break_row(const struct hf_tower *h, const struct tensor
     return INFER_OK;
 }
 
+/* Places of keys, which llama.cpp loads and computes anew: of width numbers each, half of them tell the column, half the line. source: its
+ * converter of MiniCPM-V */
+static enum infer_status places(const struct hf_tower *h, const struct tensor *from, struct tensor *out) {
+    enum { SIDE = 70 };
+    const int width = (int)from->shape[3], half = width / 2;
+    const size_t bytes = (size_t)SIDE * SIDE * (size_t)width * sizeof(float);
+    if (width % 4) return misfit(h, from);
+    float *to = arena_alloc(h->arena, bytes);
+    if (!to) return no_memory(h, from);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        put_waves(i % SIDE, half, to + (size_t)i * (size_t)width);
+        put_waves(i / SIDE, half, to + (size_t)i * (size_t)width + half);
+    }
+    *out = *from;
+    out->name = "resampler.pos_embed_k";
+    out->type = QUANT_F32, out->data = to, out->bytes = bytes;
+    out->shape[2] = SIDE * SIDE;
+    return INFER_OK;
+}
+
 enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor *from,
                                   struct tensor out[TOWER_PARTS], int *n_out) {
     static const char letter[] = "qkv";
@@ -296,5 +317,5 @@ enum infer_status hf_tower_tensor(const struct hf_tower *h, const struct tensor 
         out[i].name = arena_strndup(h->arena, full, strlen(full));
         if (!out[i].name) return no_memory(h, from);
     }
-    return INFER_OK;
+    return op == TOWER_TURNED && h->for_gguf ? places(h, from, &out[(*n_out)++]) : INFER_OK;
 }
