@@ -33,7 +33,7 @@ set_tests_properties(two_requests PROPERTIES PASS_REGULAR_EXPRESSION "hi there!\
 add_executable(serve_fake tests/serve/serve_fake.c)
 target_link_libraries(serve_fake PRIVATE infer_tools)
 set_target_properties(serve_fake two_requests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TEST_DIR})
-foreach(script tools/ask_pdf.py tools/cli.sh tools/completions.py tools/exit_codes.sh tools/config.py tools/hub.py tools/preview.py tools/ranks.py tools/ranks_cards.py tools/ranks_lost.py serve/serve.py serve/serve_adapters.py serve/serve_balancers.py serve/serve_drafts.py serve/serve_embed.py serve/serve_trace.py serve/serve_fields.py serve/serve_models.py
+foreach(script tools/ask_pdf.py tools/cli.sh tools/completions.py tools/exit_codes.sh tools/config.py tools/hub.py tools/preview.py tools/ranks.py tools/ranks_cards.py tools/ranks_lost.py serve/serve.py serve/serve_adapters.py serve/serve_balancers.py serve/serve_dashboard.py serve/serve_drafts.py serve/serve_embed.py serve/serve_trace.py serve/serve_fields.py serve/serve_models.py
         tools/verify.py tools/monitor.py tools/voice.py serve/serve_kept.py serve/serve_peers.py serve/serve_pictures.py serve/serve_transport.py serve/serve_service.py)
     get_filename_component(name ${script} NAME_WE)
     add_test(NAME ${name} COMMAND ${TESTS}/${script} $<TARGET_FILE:infer> ${TESTS} $<TARGET_FILE:serve_fake>)
