@@ -47,6 +47,11 @@ enum infer_status arch_unsupported(const char *path, const char *name, size_t le
     const struct arch *nearest = NULL;
     size_t best = NEAR - 1;
     int shown = (int)(len < 64 ? len : 64);
+    if (len == 4 && memcmp(name, "clip", 4) == 0)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "%s: a tower for pictures (architecture 'clip'): it goes beside a text model, as its mmproj",
+            path);
     for (int i = 0; i < (int)N_ARCH; i++) {
         size_t n = common(table[i]->name, name, len);
         for (const struct arch_hf *hf = table[i]->hf.models; hf->model_type; hf++) {

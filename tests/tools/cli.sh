@@ -104,6 +104,7 @@ run "file cut short" 2 "$infer" -m "$dir/cut.gguf" -p hello; out_empty; err_has 
 echo "not a model" >"$dir/text.gguf"
 run "no model file" 2 "$infer" -m "$dir/text.gguf" -p hello; err_has "text.gguf"; err_lines 1
 : >"$dir/empty.gguf"
+"$infer" synth --shape tiny-tower --type f16 -o "$dir/tower.gguf" -q
 run "empty file" 2 "$infer" -m "$dir/empty.gguf" -p hello; err_lines 1
 mkdir -p "$dir/cache/infer/models"
 ln -s "$llama" "$dir/cache/infer/models/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -407,6 +408,10 @@ run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
 out_has "self test  cpu computes what the reference does"
 run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
+: >"$dir/empty.gguf"
+"$infer" synth --shape tiny-tower --type f16 -o "$dir/tower.gguf" -q
+run "doctor: a model that is none" 2 "$infer" doctor -m "$dir/empty.gguf"; out_has "model      $dir/empty.gguf: the file is empty"
+run "a tower is no model" 2 "$infer" run -m "$dir/tower.gguf" -p x; out_empty; err_has "a tower for pictures (architecture 'clip'): it goes beside a text model"; err_lines 1
 if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_has processors; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
 run "plan: json" 0 "$infer" plan --device cpu --json; out_has '"available"'; out_has '"tok_s_at_4096"'

@@ -52,7 +52,11 @@ record = open("r", "rb").read()
 at = record.index(b"verify.text.1.ids") + len(b"verify.text.1.ids") + 4
 n = struct.unpack("<Q", record[at + 4:at + 12])[0]
 write(begins(b"<|endoftext|>"))
-write(record[:at + 16] + record[at + 12:at + 16] + record[at + 20:], "changed")
+changed = record[:at + 16] + record[at + 12:at + 16] + record[at + 20:]
+write(changed, "changed")
+expect("a damaged record", ["m.gguf", "--record-file", "changed"], 2, "changed: the record is damaged")
+at = changed.index(b"verify.version") + len(b"verify.version") + 4
+write(changed[:at] + b"\1" + changed[at + 1:], "changed")  # of a version without a sum
 expect("twice by the tokenizer", ["m.gguf", "--record-file", "changed"], 3, "the tokenizer: token 1 of the text 'chat' was")
 
 data = begins(b"<|endoftext|>")
@@ -75,6 +79,14 @@ check("and run says so", p.returncode == 1 and "ffn_down of layer 1: element 0 o
 expect("another vocabulary", [f"{golden}/forward/qwen3.gguf", "--record-file", "r"], 2, "the record has token")
 expect("no record", ["good.gguf", "--record-file", "good.gguf"], 2, "good.gguf is no record of infer verify")
 expect("over the model", ["good.gguf", "--record", "--record-file", "good.gguf"], 2, "good.gguf")
+for name in b"verify.isa", b"verify.text.0.name", b"ffn_down", b"verify.op.number":
+    at = record.index(name) + len(name) + 20
+    write(record[:at] + bytes([record[at] ^ 1]) + record[at + 1:], "changed")
+    code, out, err = verify("good.gguf", "--record-file", "changed")
+    check(f"a bit behind {name.decode()}", code == 2 and not out and err.count("\n") == 1, (code, out, err))
+at = len(record) - 4000
+write(record[:at] + bytes([record[at] ^ 64]) + record[at + 1:], "changed")
+expect("a bit of a row", ["good.gguf", "--record-file", "changed"], 2, "changed: the record is damaged")
 write(record[:len(record) // 2], "cut")
 expect("cut", ["good.gguf", "--record-file", "cut"], 2, "cut")
 expect("a folder", [f"{golden}/hf/llama/", "--against", "ref", "--no-fuse"], 0, "agrees with ref bf16")

@@ -137,6 +137,35 @@ check("none of that name", "none of vosk:FOLDER" in talk("--hear", "magic", code
 check("nobody there", "voice: http://127.0.0.1:1" in talk("--hear", "text", text="x\n", url="http://127.0.0.1:1", code=1)[1])
 with wave.open("stereo.wav", "wb") as w: w.setparams((2, 2, 44100, 0, "NONE", "")), w.writeframes(bytes(400))
 check("another rate", "has not 16000 Hz" in talk("--hear", HEAR, "stereo.wav", code=1)[1])
+open("text.wav", "w").write("no sound")
+for file, words in ("none.wav", "none.wav: No such file"), ("text.wav", "text.wav: "):
+    err = talk("--hear", HEAR, file, code=1)[1]
+    check(file, err.startswith("voice: " + words) and err.count("\n") == 1, err)
+for args, words in (("--url", "nonsense"), "must be http://HOST:PORT"), (("--fields", "{"), "must be an object"), (("--fields", "[1]"), "must be an object"):
+    err = talk("--hear", "text", *args, text="x\n", code=2)[1]
+    check(f"{args}", words in err and "Traceback" not in err, err)
+
+# ---- the package pocketsphinx of Debian, whose version 0.1 has other names
+os.mkdir("old")
+open("old/pocketsphinx.py", "w").write("""
+class Decoder:
+    def __init__(self, config): self.n = 0
+    @staticmethod
+    def default_config(): return Config()
+    def start_utt(self): pass
+    def process_raw(self, frame, *a): self.n += len(frame)
+    def end_utt(self): pass
+    def hyp(self): return type("H", (), {"hypstr": "of old " + str(self.n > 4000)})
+class Config:
+    def set_string(self, name, value): assert name in ("-hmm", "-lm", "-dict", "-logfn"), name
+    def set_float(self, name, value): assert (name, value) == ("-samprate", 16000)
+""")
+sys.path.insert(0, os.path.abspath("old"))
+voice.ENGLISH = os.getcwd()
+h = voice.recogniser("sphinx")
+for i in range(10): h.add(bytes(640))
+same("of Debian", h.text(), "of old True")
+sys.path.pop(0)
 
 # ---- infer serve
 s = Server("--say", "Well then. So it is.", program=(fake,))

@@ -200,7 +200,8 @@ static void print_model(json_t *model) {
     const char *file = json_string_value(json_object_get(model, "file")),
                *problem = json_string_value(json_object_get(model, "problem"));
     json_t *p = json_object_get(model, "place");
-    printf("model      %s%s%s\n", file, *problem && *file ? ": " : "", problem);
+    const char *shown = strncmp(problem, file, strlen(file)) == 0 ? "" : file; /* it begins with the name */
+    printf("model      %s%s%s\n", shown, *problem && *shown ? ": " : "", problem);
     if (!p) return;
     printf("           %s on %s: %d of %d layers, %d positions, %.2f GiB of %.2f\n",
            json_is_true(json_object_get(p, "fits")) ? "would run" : "does NOT fit",

@@ -90,6 +90,39 @@ void verify_watch(void *record, const struct infer_watched *w) {
 
 /* ---- the file ---- */
 
+/* source: FNV-1a, Fowler, Noll & Vo, RFC 9923 */
+static uint64_t add_bytes(uint64_t sum, const void *data, size_t n) {
+    for (size_t i = 0; i < n; i++) sum = (sum ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
+    return sum;
+}
+static uint64_t add_text(uint64_t sum, const char *text) {
+    return text ? add_bytes(sum, text, strlen(text) + 1) : sum;
+}
+
+/* Of all that a record says: one that was damaged is no witness. */
+static uint64_t sum_of(const struct verify_record *r) {
+    uint64_t sum = 0xcbf29ce484222325u;
+    const char *const texts[] = {r->device, r->isa, r->version, r->arch, r->type};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) sum = add_text(sum, texts[i]);
+    sum = add_bytes(sum, &r->model, sizeof r->model);
+    sum = add_bytes(sum, &r->bits, sizeof r->bits);
+    sum = add_bytes(sum, &r->exact, sizeof r->exact);
+    sum = add_bytes(sum, r->ids, (size_t)r->n_id * sizeof *r->ids);
+    for (int i = 0; i < r->n_text; i++) {
+        sum = add_text(add_text(sum, r->text[i].name), r->text[i].text);
+        sum = add_bytes(sum, r->text[i].ids, (size_t)r->text[i].n_id * sizeof *r->text[i].ids);
+    }
+    for (int i = 0; i < r->n_op; i++) {
+        const struct verify_op *o = &r->op[i];
+        sum =
+            add_bytes(add_text(sum, o->name),
+                      (int32_t[4]){o->layer, o->width, o->n_row, o->decode | o->route << 1 | o->attend << 2},
+                      4 * sizeof(int32_t));
+        sum = add_bytes(sum, o->row, (size_t)o->n_row * sizeof *o->row);
+    }
+    return sum;
+}
+
 static size_t n_rows(const struct verify_record *r) {
     size_t n = 0;
     for (int i = 0; i < r->n_op; i++) n += (size_t)r->op[i].n_row;
@@ -135,6 +168,8 @@ static enum infer_status put_ops(struct gguf_writer *w, const struct verify_reco
 static enum infer_status put_all(struct gguf_writer *w, const struct verify_record *r) {
     gguf_writer_str(w, "general.type", "verify");
     gguf_writer_u32(w, "verify.version", VERIFY_VERSION);
+    const uint64_t sum = sum_of(r);
+    gguf_writer_value(w, "verify.sum", META_U64, &sum);
     gguf_writer_value(w, "verify.model", META_U64, &r->model);
     gguf_writer_str(w, "verify.device", r->device);
     gguf_writer_str(w, "verify.isa", r->isa);
@@ -248,7 +283,7 @@ static enum infer_status take_all(struct verify_record *r, const struct tensorfi
     if (!there || type.len != 6 || memcmp(type.data, "verify", 6) != 0)
         return err_set(INFER_E_INPUT, "%s is no record of infer verify", f->path);
     TRY(meta_u32(f, "verify.version", &version, NULL));
-    if (version != VERIFY_VERSION)
+    if (version < 1 || version > VERIFY_VERSION)
         return err_set(INFER_E_INPUT, "%s: a record of version %u, this program reads %d: write it anew",
                        f->path, version, VERIFY_VERSION);
     const struct meta *model = tensorfile_meta(f, "verify.model");
@@ -267,7 +302,13 @@ static enum infer_status take_all(struct verify_record *r, const struct tensorfi
     if (n != VERIFY_PROMPT + VERIFY_DECODE)
         return err_set(INFER_E_INPUT, "%s: a record of %zu tokens", f->path, n);
     TRY(take_texts(r, f));
-    return take_ops(r, f);
+    TRY(take_ops(r, f));
+    const struct meta *sum = tensorfile_meta(f, "verify.sum");
+    const uint64_t is = sum_of(r);
+    if (version > 1 && (!sum || sum->type != META_U64 || memcmp(sum->raw, &is, sizeof is) != 0))
+        return err_set(INFER_E_INPUT, "%s: the record is damaged: what it holds is not what was written",
+                       f->path);
+    return INFER_OK;
 }
 
 enum infer_status verify_read(struct verify_record *r, const char *path) {

@@ -6,7 +6,7 @@
 #include "files/gguf_write.h"
 
 enum {
-    VERIFY_VERSION = 1,
+    VERIFY_VERSION = 2, /* 1 has no sum and is read as well */
     VERIFY_PROMPT = 24, /* rows of the prompt, and rows decoded behind it */
     VERIFY_DECODE = 6,
     VERIFY_SUMS = 12,  /* sums of a row with random signs */
