@@ -75,6 +75,11 @@ void trace_event(FILE *f, const char *name, int tid, int64_t begin, int64_t end,
             name, tid, 1e-3 * (double)begin, 1e-3 * (double)(end - begin), args);
 }
 
+void trace_row(FILE *f, int tid, const char *name) {
+    fprintf(f, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+            tid, name);
+}
+
 void trace_counter(FILE *f, const char *name, int64_t at, double x) {
     if (isfinite(x))
         fprintf(f, ",\n{\"name\":\"%s\",\"ph\":\"C\",\"pid\":1,\"ts\":%.3f,\"args\":{\"now\":%.6g}}", name,
@@ -105,10 +110,7 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
                "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"infer\"}}");
     static const char *const rows[] = {[TID_STEPS] = "steps", [TID_OPS] = "operations"};
-    for (int i = TID_STEPS; i <= TID_OPS; i++)
-        fprintf(f,
-                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
-                i, rows[i]);
+    for (int i = TID_STEPS; i <= TID_OPS; i++) trace_row(f, i, rows[i]);
     for (size_t i = 0; i < n; i++) write_span(f, &span[i]);
     for (; extra; extra = extra->more)
         if (extra->write) extra->write(extra->user, f, since);

@@ -20,5 +20,7 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
 /* One event of `pid` 1 in row `tid` of the trace, behind a comma: from begin to end, in ns. args: members of a JSON object, or "". name needs
  * no escapes. */
 void trace_event(FILE *f, const char *name, int tid, int64_t begin, int64_t end, const char *args);
+/* The name of row `tid`, behind a comma. */
+void trace_row(FILE *f, int tid, const char *name);
 /* The value of a counter from then on, behind a comma; NAN: nothing. */
 void trace_counter(FILE *f, const char *name, int64_t at, double x);

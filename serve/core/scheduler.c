@@ -45,6 +45,7 @@ void port_token(struct choice *c, int32_t id, const struct infer_logprob *top) {
     if (c->stopped) return;
     if (!c->n_token) {
         c->first = now;
+        timeline_first(s->timeline, c->job);
         histogram_add(&s->metrics.first, &metric_first, now - c->job->arrived);
         atomic_store(&c->job->reached, STATE_ANSWER);
     } else {
@@ -288,6 +289,7 @@ static void drop_waiting(struct scheduler *l, struct job *j) {
 static void begin_choice(struct scheduler *l, struct choice *c) {
     struct job *j = c->job;
     c->began = host_seconds();
+    timeline_began(j->server->timeline, j);
     if (j->ask.energy && !j->counts_energy) {
         j->counts_energy = true;
         j->joules_before = machine_joules();
@@ -564,6 +566,7 @@ bool scheduler_push(struct scheduler *l, struct job *j) {
         queue_came(&l->queue, j);
         atomic_store(&j->reached, STATE_QUEUE);
         job_set_stage(j, JOB_QUEUED);
+        timeline_waits(j->server->timeline, j);
         j->next = NULL;
         *l->last = j;
         l->last = &j->next;
