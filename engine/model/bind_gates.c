@@ -105,7 +105,8 @@ static enum infer_status join_parts(struct binder *b, struct weight *w, int64_t 
 
 static enum infer_status bind_table(struct binder *b) {
     struct model *m = b->m;
-    const struct tensor *t = tensorfile_find(m->file, slot_info[SLOT_INPUT_TABLE].name);
+    const struct tensor whole = {.name = slot_info[SLOT_INPUT_TABLE].name},
+                        *t = tensorfile_find(m->file, whole.name);
     struct weight w;
     int64_t n_row = 0;
     if (t) {
@@ -114,6 +115,7 @@ static enum infer_status bind_table(struct binder *b) {
     } else {
         TRY(join_parts(b, &w, &n_row));
     }
+    TRY(bind_factor(b, &whole, &w.factor));
     if (w.k != m->n_ngram || (t && t->shape[1] != 1))
         return err_set(INFER_E_INPUT, "%s: tensor %s has rows of %d numbers, not of %d", m->file->path,
                        w.name, w.k, m->n_ngram);

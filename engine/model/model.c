@@ -123,6 +123,9 @@ enum infer_status model_open_draft(struct model **out, const struct model *of) {
     struct model *m;
     *out = NULL;
     snprintf(name, sizeof name, slot_info[SLOT_DRAFT_PROJ].name, of->n_layer);
+    if (of->file->drafts.n)
+        return err_set(INFER_E_UNSUPPORTED, "%s: its %zu tensors of layers that draft are not read of a %s",
+                       of->file->path, of->file->drafts.n, of->arch->name);
     if (of->first || !of->n_draft || !of->arch->slot[SLOT_DRAFT_PROJ] || !tensorfile_find(of->file, name))
         return err_set(INFER_E_UNSUPPORTED, "%s has no layers that draft (%s)", of->file->path, name);
     TRY(mem_new(&m, sizeof *m, "a model"));

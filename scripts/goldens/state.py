@@ -55,6 +55,62 @@ def as_qwen4(path):
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+FP8 = dict(quant_method="fp8", activation_scheme="dynamic", weight_per_tensor=False, act_per_tensor=False, weight_block_size=[128, 128],
+           modules_to_not_convert=["lm_head", "model.language_model.embed_tokens"], modules_to_convert=["ple.ple_embedding.ngram_embedding"])
+
+
+def to_fp8(w):
+    """Codes e4m3, and a scale of three bits, so that BF16 holds what both come to."""
+    s = 1.25 * 2.0 ** torch.ceil(torch.log2(w.float().abs().max() / (1.25 * 448)))
+    return (w.float() / s).to(torch.float8_e4m3fn), s
+
+
+def round_qwen4(model):
+    """Experts, each by itself, and the table are what FP8 holds: all matrices are smaller than a block."""
+    def rounded(w):
+        code, s = to_fp8(w)
+        w.copy_(code.float() * s)
+    for name, p in model.named_parameters():
+        if name.endswith("ngram_embedding.weight"):
+            rounded(p)
+        if name.endswith("experts.gate_up_proj"):
+            [rounded(half) for w in p for half in w.chunk(2)]
+        if name.endswith("experts.down_proj"):
+            [rounded(w) for w in p]
+
+
+def drafting_qwen4(tensors, text):
+    """The layer that drafts as published folders have it beside the others, with one that attends as its pattern; random."""
+    n, hc = text["hidden_size"], text["hc_count"]
+    last = max(int(k.split(".")[3]) for k in tensors if k.startswith("model.language_model.layers."))
+    front = f"model.language_model.layers.{last}."
+    out = {"mtp.layers.0." + k[len(front):]: torch.randn(w.shape).bfloat16() for k, w in tensors.items() if k.startswith(front)}
+    out.update({"mtp." + k.split("language_model.")[1]: torch.randn(w.shape).bfloat16() for k, w in tensors.items() if ".hyper_connection_mixer." in k})
+    out.update({f"mtp.fc_{k}.weight": torch.randn(n, n).bfloat16() for k in ("embedding", "hidden")})
+    return {**out, "mtp.pre_fc_norm_embedding.weight": torch.randn(n).bfloat16(), "mtp.pre_fc_norm_hidden.weight": torch.randn(n * hc).bfloat16()}
+
+
+def as_qwen4_fp8(path):
+    """The published folder in FP8: experts with a scale for a block, the table with one for all parts, the layer that drafts. source: vLLM's pull request 53896"""
+    as_qwen4(path)
+    config = json.loads((path / "config.json").read_text())
+    config["quantization_config"] = FP8
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys()}
+    tensors.update(drafting_qwen4(tensors, config["text_config"]))
+    out, parts = {}, [k for k in tensors if ".ngram_embedding.shard_" in k]
+    codes, scale = to_fp8(torch.cat([tensors[k] for k in parts]))
+    out.update(zip(parts, (c.contiguous() for c in codes.chunk(len(parts)))))
+    out[parts[0].split("shard_")[0] + "weight_scale"] = scale.bfloat16().reshape(1)
+    for k, w in tensors.items():
+        if ".mlp.experts." in k:
+            code, s = to_fp8(w)
+            assert k.startswith("mtp.") or (code.float() * s == w.float()).all(), k
+            out[k], out[k + "_scale_inv"] = code, s.bfloat16().reshape(1, 1)
+    save_file({**tensors, **out}, path / "model.safetensors", {"format": "pt"})
+
+
 def as_olmo(path, names=True):
     """The taps of q, k and v as published: transformers cuts all into three alike. names: of layers with attention, as published."""
     c = json.loads((path / "config.json").read_text())
@@ -123,6 +179,9 @@ STATE = {
         **FEW, **DELTA, **QWEN4, **EXPERTS, "model_type": "qwen4_exp_text", "num_hidden_layers": 2, "layer_types": ["linear_attention", "indexed_attention"], "hc_count": 2, "hc_lowrank": 6,
         "indexer_n_heads": 2, "indexer_budget": 15, "indexer_compress_ratio": 5, "ple_layer_ids": [1], "ple_conv_kernel_size": 3, "ple_embed_dim": 15, "ngram_size": 4, "heads_per_ngram": 1,
         "split_ngram_parts": 1, "eos_token_id": [7, 3]}, (15, 19), zero_centred=True, after=as_qwen4, vision_config=EYE), "gap": 0.003, "save": STACKED},
+    "qwen4_exp-fp8": {**tower("Qwen4Exp", "qwen4_exp in FP8 with a layer that drafts, as it is published: experts with scales of blocks, a table in four parts with one", {
+        **FEW, **DELTA, **QWEN4, **EXPERTS, "model_type": "qwen4_exp_text", "num_hidden_layers": 2, "layer_types": ["linear_attention", "indexed_attention"], "ple_layer_ids": [1]},
+        (24, 28, 101), zero_centred=True, prepare=round_qwen4, after=as_qwen4_fp8, vision_config=EYE), "gap": 0.003, "unread": True},
     "mamba2": row("Mamba2", "Mamba-2 in every layer, six heads in two groups", base=MAMBA, num_heads=6, head_dim=10, expand=2, hidden_size=30,
                   n_groups=2, state_size=7, chunk_size=16),
     "mamba2-bias": row("Mamba2", "biases of both products, none of the convolution, tied", base=MAMBA, num_heads=4, head_dim=16, n_groups=1,

@@ -4,6 +4,7 @@
 #include "files/tensorfile.h"
 #include "tests/lib/folder.h"
 #include <math.h>
+#include "model/model.h"
 #include "seam/tap.h"
 
 #define STACK "model.layers.0.mlp.experts."
@@ -73,12 +74,17 @@ static const struct {
     {"fp8-stacked", STACK "gate_up_proj", TURNED, "which is not scales of every expert"},
 };
 
-static char *read_packed(const char *folder, const char *name, size_t *n) {
+/* packed: of a folder packed-FOLDER. */
+static char *read_golden(bool packed, const char *folder, const char *name, size_t *n) {
     char path[512], file[160];
-    snprintf(file, sizeof file, "golden/hf/packed-%s/%s", folder, name);
+    snprintf(file, sizeof file, "golden/hf/%s%s/%s", packed ? "packed-" : "", folder, name);
     char *data = read_file(test_path(path, sizeof path, file), n);
     if (!data) fail_msg("%s cannot be opened", path);
     return data;
+}
+
+static char *read_packed(const char *folder, const char *name, size_t *n) {
+    return read_golden(true, folder, name, n);
 }
 
 /* The config.json of packed-gptq with another entry for its quantization_config. */
@@ -399,6 +405,49 @@ static void types_of_matrices(void **state) {
     }
 }
 
+#define TABLE "model.language_model.layers.0.ple.ple_embedding.ngram_embedding."
+
+/* A table in parts with one scale, as Qwen3.8-Flash-Next-FP8 has it: BF16 and a factor; a layer that drafts, which is left out and said. */
+static void a_table_with_one_scale(void **state) {
+    (void)state;
+    static const struct {
+        const char *tensor;
+        enum damage damage;
+        const char *says;
+    } bad[] = {{TABLE "weight_scale", RENAMED, "ngram_embedding.weight_scale is missing"},
+               {TABLE "weight_scale", FILLED, "ngram_embedding.weight_scale is -nan"},
+               {TABLE "weight_scale", ZEROED, "ngram_embedding.weight_scale is 0"}};
+    char path[512], *config;
+    size_t n_config;
+    struct model *m, *draft;
+    assert_ok(model_open(&m, test_path(path, sizeof path, "golden/hf/qwen4_exp-fp8"), NULL));
+    const struct tensor *part = tensorfile_find(m->file, "per_layer_token_embd.3.weight"),
+                        *scale = tensorfile_find(m->file, "per_layer_token_embd.scale");
+    assert_true(part && part->type == QUANT_BF16 && scale && m->ngram_table.member[0].n_stack == 4);
+    assert_true(m->ngram_table.member[0].factor == *(const float *)scale->data &&
+                *(const float *)scale->data < 1);
+    assert_int_equal(m->file->drafts.n, 59);
+    assert_int_equal(model_open_draft(&draft, m), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(err_message(), "59 tensors of layers that draft are not read of a qwen4exp"));
+    model_close(m);
+    config = read_golden(false, "qwen4_exp-fp8", "config.json", &n_config);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        size_t n;
+        struct folder d;
+        struct tensorfile *f = NULL;
+        char *data = read_golden(false, "qwen4_exp-fp8", "model.safetensors", &n);
+        damage(data, bad[i].tensor, bad[i].damage);
+        folder_make(&d);
+        folder_put(&d, "model.safetensors", data, n);
+        folder_put(&d, "config.json", config, n_config);
+        assert_int_equal(tensorfile_open(&f, d.path, &(struct tensorfile_options){0}), INFER_E_INPUT);
+        if (!strstr(err_message(), bad[i].says)) fail_msg("%s", err_message());
+        folder_remove(&d);
+        free(data);
+    }
+    free(config);
+}
+
 /* What looks at inputs sees columns as the file counts them. */
 struct seen {
     const float *x;
@@ -425,10 +474,11 @@ static void taps_see_columns_of_the_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_side_tensors), cmocka_unit_test(refused_methods),
-        cmocka_unit_test(modules_differ),       cmocka_unit_test(small_powers),
-        cmocka_unit_test(stacks_of_bytes),      cmocka_unit_test(contradictions),
-        cmocka_unit_test(types_of_matrices),    cmocka_unit_test(taps_see_columns_of_the_file),
+        cmocka_unit_test(damaged_side_tensors),   cmocka_unit_test(refused_methods),
+        cmocka_unit_test(modules_differ),         cmocka_unit_test(small_powers),
+        cmocka_unit_test(stacks_of_bytes),        cmocka_unit_test(contradictions),
+        cmocka_unit_test(types_of_matrices),      cmocka_unit_test(taps_see_columns_of_the_file),
+        cmocka_unit_test(a_table_with_one_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static const struct {
      "version" AUTO_ROUND},
     {"fp8", HF_FP8,
      "quant_method|fmt|weight_block_size|activation_scheme|modules_to_not_convert|ignored_layers|"
-     "scale_fmt|dequantize|activation_scale_ub|kv_cache_scheme"},
+     "scale_fmt|dequantize|activation_scale_ub|kv_cache_scheme|modules_to_convert|weight_per_tensor|act_per_tensor"},
     {"fbgemm_fp8", HF_FP8, "quant_method|activation_scale_ub|modules_to_not_convert"},
     {"compressed-tensors", HF_COMPRESSED,
      "quant_method|config_groups|format|ignore|kv_cache_scheme|quantization_status|version|"

@@ -655,6 +655,33 @@ static void drop_bias(const struct unpacking *u, const char *module, size_t len)
     taken(t);
 }
 
+/* A part of a table, "X.shard_3.weight", in bytes e4m3 with one scale for all parts, "X.weight_scale". Its rows are no whole blocks. source:
+ * FP8Embedding of transformers; vLLM's Qwen4Exp */
+static bool is_table_part(const struct module *m) {
+    static const char part[] = ".ngram_embedding.shard_";
+    const char *at = strstr(m->name, part);
+    return at &&
+           strspn(at + sizeof part - 1, "0123456789") + (size_t)(at - m->name) + sizeof part - 1 == m->len;
+}
+static enum infer_status unpack_table_part(struct module *m) {
+    struct module table = *m;
+    struct tensor *t = m->weight;
+    const uint8_t *bytes = t->data;
+    enum quant_type type;
+    void *data;
+    float scale;
+    while (table.name[table.len - 1] != '.') table.len--;
+    table.len--;
+    struct tensor *s = side(&table, "weight_scale");
+    if (!s) return missing(&table, "weight_scale");
+    TRY(one_number(m, s, &scale));
+    TRY(flat(m, t));
+    m->n = t->shape[2], m->k = t->shape[3];
+    TRY(become(m, QUANT_BF16, m->n, m->k, &data, &type));
+    hf_e4m3_floats(data, bytes, m->n * m->k);
+    return put_factor(&table, s, scale);
+}
+
 static enum infer_status unpack_one(struct unpacking *u, struct tensor *t, const char *path) {
     const enum hf_method method = u->packing->method;
     struct module m = {.u = u, .path = path};
@@ -673,7 +700,8 @@ static enum infer_status unpack_one(struct unpacking *u, struct tensor *t, const
         return is(t, "I32") ? unpack_compressed(&m) : unpack_fp4(&m);
     if (is(t, "F8_E4M3") && is_stack(&m, t))
         return put_bytes(&m, QUANT_F8_128, side(&m, "scale") ? "scale" : "scale_inv", 1);
-    return starts(&m, t, "weight") ? unpack_weight(&m) : INFER_OK;
+    if (!starts(&m, t, "weight")) return INFER_OK;
+    return is(t, "F8_E4M3") && is_table_part(&m) ? unpack_table_part(&m) : unpack_weight(&m);
 }
 
 /* Raw tensors that no matrix has taken: they belong to one that is not there. */

@@ -207,6 +207,15 @@ void hf_mxfp8_rows(void *out, enum quant_type type, const uint8_t *bytes, const 
         }
 }
 
+void hf_e4m3_floats(uint16_t *out, const uint8_t *bytes, int64_t n) {
+    float value[256];
+    uint16_t high[256];
+    e4m3_values(value);
+    for (int i = 0; i < 256; i++) high[i] = (uint16_t)(quant_f32_to_bits(value[i]) >> 16);
+#pragma omp parallel for schedule(static) num_threads(host_threads_pick(0))
+    for (int64_t i = 0; i < n; i++) out[i] = high[bytes[i]];
+}
+
 /* ---- floats of four bits ---- */
 
 /* 64 numbers: four scales, codes of which the first is in the low bits. */

@@ -47,6 +47,8 @@ float hf_power(uint8_t e);
  * BF16 or F32. */
 bool hf_mxfp8_fits(const uint8_t *bytes, const uint8_t *scales, int64_t n);
 void hf_mxfp8_rows(void *out, enum quant_type type, const uint8_t *bytes, const uint8_t *scales, int64_t n);
+/* n bytes e4m3 as BF16, which has them all. */
+void hf_e4m3_floats(uint16_t *out, const uint8_t *bytes, int64_t n);
 /* n numbers out of two codes a byte, the first in the high bits, and the largest of each 64: blocks of the type of, which is NF4 or FP4, or
  * F32. */
 void hf_bnb4_blocks(void *out, enum quant_type type, enum quant_type of, const void *codes,
