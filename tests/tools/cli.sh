@@ -406,7 +406,7 @@ unset input
 # ---- figures
 run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
 out_has "self test  cpu computes what the reference does"
-run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"
+run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"; out_has "to do      make room for tiny models"
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
 : >"$dir/empty.gguf"
 "$infer" synth --shape tiny-tower --type f16 -o "$dir/tower.gguf" -q

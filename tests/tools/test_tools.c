@@ -10,6 +10,7 @@
 #include "seam/draw.h"
 #include "request/answer.h"
 #include "tools/interrupt.h"
+#include "tools/machine/doctor_advice.h"
 #include "tools/machine/doctor_cuda.h"
 #include "tools/machine/doctor_self.h"
 #include "tools/measure/bench_result.h"
@@ -102,6 +103,55 @@ static void test_answer(void **state) {
         assert_string_equal(shown, cases[i].expected);
         assert_int_equal(a.stopped, cases[i].stopped);
         answer_free(&a);
+    }
+}
+
+/* For each thing that may be wrong with a machine a line says what to do, and none where all is well. */
+static void doctor_knows_what_to_do(void **state) {
+    (void)state;
+#define WELL                                                                                                 \
+    "'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': true}}, 'model': {'file': 'm', 'place': {'fits': true}}"
+#define CUDA "'cuda_build': {'driver_needed': '580'}"
+#define CARD "'chip': 'sm_90', 'image': 'sm_90a', 'memory_gib': 80"
+    static const struct {
+        const char *report, *todo[2]; /* with ' for " */
+    } cases[] = {
+        {"{'gpu': {'on_bus': false, 'driver': '', 'cards': []}, 'cuda_build': null, " WELL "}", {0}},
+        {"{'gpu': {'on_bus': true, 'driver': '580.1', 'cards': [{" CARD ", 'free_gib': 79}]}, " CUDA ", " WELL
+         "}",
+         {0}},
+        {"{'gpu': {'on_bus': true, 'driver': '', 'cards': []}, " CUDA ", " WELL "}",
+         {"driver, 580 or newer"}},
+        {"{'gpu': {'on_bus': true, 'driver': '', 'cards': []}, 'cuda_build': null, " WELL "}",
+         {"install NVIDIA's driver:"}},
+        {"{'gpu': {'on_bus': true, 'driver': '535.2', 'cards': []}, " CUDA ", " WELL "}",
+         {"it is 535.2, this build needs 580"}},
+        {"{'gpu': {'on_bus': true, 'driver': '580.1', 'cards': [{" CARD
+         ", 'free_gib': 79}]}, 'cuda_build': null, " WELL "}",
+         {"take a build with CUDA"}},
+        {"{'gpu': {'on_bus': true, 'driver': '580.1', 'cards': [{'chip': 'sm_61', 'image': 'none', 'memory_gib': 8, 'free_gib': 1}]}, " CUDA
+         ", " WELL "}",
+         {"-DINFER_CUDA_ARCHS=61", "others hold 7.0 of its 8.0 GiB"}},
+        {"{'devices': {'cpu': {'usable': false}}, 'self_test': {}, 'model': {'file': 'm', 'place': {'fits': true}}}",
+         {"--device ref"}},
+        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cuda': {'well': false}}, 'model': {'file': 'm', 'place': {'fits': false}}}",
+         {"do not use cuda", "make the model fit"}},
+        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': null}, 'cuda': {'well': null}}, 'model': {'file': '', 'problem': 'none'}}",
+         {"$TMPDIR"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        size_t n = 0;
+        snprintf(text, sizeof text, "%s", cases[i].report);
+        for (char *p = text; *p; p++)
+            if (*p == '\'') *p = '"';
+        json_t *report = json_loads(text, 0, NULL), *all = doctor_advice(report);
+        assert_non_null(report);
+        for (; n < 2 && cases[i].todo[n]; n++)
+            assert_non_null(strstr(json_string_value(json_array_get(all, n)), cases[i].todo[n]));
+        assert_int_equal(json_array_size(all), n);
+        json_decref(report);
+        json_decref(all);
     }
 }
 
@@ -509,6 +559,7 @@ int main(void) {
         cmocka_unit_test(test_answer),
         cmocka_unit_test(test_answer_cut),
         cmocka_unit_test(doctor_tells_devices_apart),
+        cmocka_unit_test(doctor_knows_what_to_do),
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_echo),

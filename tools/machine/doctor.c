@@ -8,6 +8,7 @@
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "plan/device.h"
+#include "tools/machine/doctor_advice.h"
 #include "tools/machine/doctor_cuda.h"
 #include "base/mem.h"
 #include "tools/sense/nvml.h"
@@ -280,6 +281,8 @@ static void print_text(json_t *j) {
     printf("auto       uses %s\n", cuda ? "the card" : "the processor");
     print_self(json_object_get(j, "self_test"));
     print_model(json_object_get(j, "model"));
+    json_array_foreach(json_object_get(j, "advice"), i, v)
+        printf("%-10s %s\n", i ? "" : "to do", json_string_value(v));
 }
 
 static enum infer_status print_report(const struct options *o, json_t *j) {
@@ -304,7 +307,9 @@ int cmd_doctor(const struct options *o) {
                           doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices());
     if (j) json_object_set_new(j, "self_test", doctor_self(json_object_get(j, "devices")));
     const int failed = j ? doctor_self_failed(json_object_get(j, "self_test")) : 0;
-    if (j) json_object_set_new(j, "model", doctor_model(o, &of_model)); /* last: its message stays */
+    if (j)
+        json_object_set_new(j, "model", doctor_model(o, &of_model)); /* behind all else: its message stays */
+    if (j) json_object_set_new(j, "advice", doctor_advice(j));
     enum infer_status st = j ? print_report(o, j) : err_set(INFER_E_MEMORY, "the report");
     json_decref(j);
     if (!st) st = of_model;
