@@ -528,6 +528,12 @@ for c in "-m $dir/read.gguf" "-m $llama --lora $dir/read.gguf:0.5" "-m $llama --
     run "a trace over what is read, ${c##*/}" 2 "$infer" run $c hello -n 4 -q --trace "$dir/read.gguf"; out_empty; err_has "it is not overwritten"; err_lines 1
     cmp -s "$dir/read.gguf" "$dir/kept.gguf" || fail "it is lost"
 done
+for c in "serve --save" "serve --compare" "serve --trace" "mem --save" "mem --plot" "gemm --targets"; do
+    run "bench $c: of models" 2 "$infer" bench ${c% *} --device cpu -r 1 ${c#* } "$dir/b.json"; out_empty; err_has "is of models, not of bench ${c% *}"; err_lines 1
+done
+run "bench serve: no targets" 2 "$infer" bench serve --url http://127.0.0.1:1 --targets "$dir/none.json"; err_has "none.json: No such file"; err_lines 1
+run "bench serve: no place for a drawing" 2 "$infer" bench serve --url http://127.0.0.1:1 --plot "$dir/none/x"; err_has "there is no folder"; err_lines 1
+run "bench: no place for a drawing" 2 "$infer" bench -p 0 -n 4 -r 1 --plot "$dir/none/x.svg"; err_has "there is no folder"; err_lines 1; out_empty
 run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"
 run "bench: memory" 0 "$infer" bench mem --device cpu -r 1 --json; out_has "read_gb_s"
 run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines 1

@@ -211,17 +211,18 @@ static enum infer_status open_save(struct bench *b) {
     return outfile_open(&b->save, b->o->save, OUTFILE_DEFAULT);
 }
 
-static enum infer_status check_plot(const struct bench *b) {
+static enum infer_status open_plot(struct bench *b) {
     char model[4096];
     TRY(session_model_path(b->o, model, sizeof model));
-    return tool_check_output(b->o, model, b->o->plot);
+    TRY(tool_check_output(b->o, model, b->o->plot));
+    TRY(bench_plot_open(b));
+    return outfile_open(&b->drawn, b->o->plot, OUTFILE_DEFAULT);
 }
 
 /* What is wrong with a file shows before anything is measured. */
 static enum infer_status open_files(struct bench *b) {
     if (b->o->compare) TRY(bench_saved_open(b));
-    if (b->o->plot) TRY(check_plot(b));
-    if (b->o->plot) TRY(bench_plot_open(b));
+    if (b->o->plot) TRY(open_plot(b));
     if (b->o->save) TRY(open_save(b));
     return b->o->targets ? bench_targets_open(b) : INFER_OK;
 }
@@ -279,7 +280,7 @@ static enum infer_status bench_model(struct bench *b, int *code) {
     TRY(bench_run(b));
     TRY(print_results(b));
     if (is_held_back(b, code)) return INFER_OK;
-    if (b->o->plot) TRY(bench_plot(b, b->o->plot));
+    if (b->plot) TRY(bench_plot(b));
     if (b->saved) TRY(bench_compare_saved(b, &slower));
     if (b->targets) TRY(bench_compare_targets(b, &below));
     *code = slower || below ? EXIT_CHECK : EXIT_DONE;
@@ -297,9 +298,6 @@ static enum infer_status bench_machine(const struct options *o) {
     if (kind == 3)
         return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, serve, or none for a model",
                        o->arg[0]);
-    if (o->save || o->compare || o->targets)
-        return err_set(INFER_E_INPUT, "--save, --compare and --targets are of models, not of bench %s",
-                       names[kind]);
     TRY(engine_options_read(&po, &(struct infer_engine_options){.device = o->device, .gpu_layers = -1}));
     TRY(device_pick(&po.wish, &po.place));
 #ifdef INFER_CUDA
@@ -308,6 +306,20 @@ static enum infer_status bench_machine(const struct options *o) {
     if (kind == 2)
         return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", po.place.device->name);
     return kind ? bench_mem(o) : bench_gemm(o);
+}
+
+/* What is kept, drawn or told of a model is refused elsewhere, not left out. */
+static enum infer_status check_of_models(const struct options *o) {
+    static const char *const names[] = {"targets",   "plot",   "save",    "compare",
+                                        "plot-with", "ablate", "profile", "trace"};
+    enum { OF_SERVE = 2 }; /* the first ones are its own, too */
+    const size_t begin = strcmp(o->arg[0], "serve") == 0 ? OF_SERVE : 0;
+    for (size_t i = begin; i < sizeof names / sizeof *names; i++)
+        if (options_given(o, names[i]))
+            return err_set(INFER_E_INPUT,
+                           "--%s is of models, not of bench %s; --json prints what that measures", names[i],
+                           o->arg[0]);
+    return INFER_OK;
 }
 
 void bench_close(struct bench *b) {
@@ -319,6 +331,7 @@ void bench_close(struct bench *b) {
     session_close(&b->session);
     energy_close(b->energy);
     held_close(b->held);
+    outfile_abort(b->drawn);
     bench_plot_close(b->plot);
     json_decref(b->saved);
     json_decref(b->targets);
@@ -330,9 +343,8 @@ int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
     const bool serve = o->n_arg && strcmp(o->arg[0], "serve") == 0;
-    enum infer_status st = serve      ? bench_serve(o, &code)
-                           : o->n_arg ? bench_machine(o)
-                                      : bench_model(&b, &code);
+    enum infer_status st = o->n_arg ? check_of_models(o) : INFER_OK;
+    if (!st) st = serve ? bench_serve(o, &code) : o->n_arg ? bench_machine(o) : bench_model(&b, &code);
     outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
     bench_close(&b);

@@ -14,7 +14,8 @@ struct bench {
     struct outfile *save; /* of --save, NULL: none is open */
     json_t *saved,
         *targets; /* files of --compare and --targets, read before anything is measured; NULL: not asked for */
-    struct plot *plot; /* of --plot, with the saved runs beside this one */
+    struct plot *plot;     /* of --plot, with the saved runs beside this one */
+    struct outfile *drawn; /* its file */
     struct session session;
     struct session_draft draft; /* who guesses; then tests that decode are of requests of */
     struct infer_sched *sched;  /* NULL: nobody does */
@@ -37,8 +38,8 @@ void bench_close(struct bench *b);
 /* Reads what --plot-with names, and takes what --compare has, for bench_plot. errors: INFER_E_IO, INFER_E_INPUT */
 enum infer_status bench_plot_open(struct bench *b);
 void bench_plot_close(struct plot *d);
-/* The results as SVG, the saved ones beside them. errors: those of outfile_open */
-enum infer_status bench_plot(const struct bench *b, const char *path);
+/* The results as SVG into b->drawn, which is closed, the saved ones beside them. errors: INFER_E_WRITE, INFER_E_MEMORY */
+enum infer_status bench_plot(struct bench *b);
 /* The tests as asked and with one thing at a time otherwise; a table on stdout. */
 enum infer_status bench_ablate(const struct options *o);
 /* Runs every test of the options. */

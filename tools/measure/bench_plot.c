@@ -220,11 +220,11 @@ enum infer_status bench_plot_open(struct bench *b) {
 
 void bench_plot_close(struct plot *d) { mem_free(d); }
 
-enum infer_status bench_plot(const struct bench *b, const char *path) {
+enum infer_status bench_plot(struct bench *b) {
     struct plot *d = b->plot;
     char *text = NULL;
     size_t n = 0;
-    struct outfile *out;
+    struct outfile *out = b->drawn;
     const struct infer_model_info *info = &b->session.info;
     const struct run_of run = {b->session.place.n_thread,
                                bits_of((double)info->token_bytes, (double)info->n_param_token)};
@@ -233,11 +233,9 @@ enum infer_status bench_plot(const struct bench *b, const char *path) {
     if (!(d->f = open_memstream(&text, &n))) return err_set(INFER_E_MEMORY, "out of memory for a drawing");
     draw(d, b);
     fclose(d->f);
-    enum infer_status st = outfile_open(&out, path, OUTFILE_DEFAULT);
-    if (!st && (st = outfile_write(out, text, n)) != INFER_OK)
-        outfile_abort(out);
-    else if (!st)
-        st = outfile_close(out);
+    const enum infer_status st = outfile_write(out, text, n);
     free(text);
-    return st;
+    if (st) return st;
+    b->drawn = NULL;
+    return outfile_close(out);
 }

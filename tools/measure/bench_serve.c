@@ -69,8 +69,9 @@ struct bench_load {
     struct load_goal goal;
     struct load_mix *mix;
     int32_t ids[MOST_IDS];
-    json_t *results;
-    struct load_figures *f; /* f[n]: of each run */
+    json_t *results, *targets; /* targets: of --targets, NULL: none */
+    struct outfile *plot;      /* of --plot */
+    struct load_figures *f;    /* f[n]: of each run */
     int n;
     bool json;
 };
@@ -79,6 +80,9 @@ static enum infer_status prepare(struct bench_load *b, const struct options *o) 
     static struct load_mix one;
     struct load_plan *p = &b->plan;
     *b = (struct bench_load){.goal = {o->goal_first, o->goal_gap}, .json = o->json};
+    if (o->targets) TRY(load_targets_open(&b->targets, o->targets));
+    if (o->plot) TRY(tool_check_output(o, o->lengths, o->plot));
+    if (o->plot) TRY(outfile_open(&b->plot, o->plot, OUTFILE_DEFAULT));
     TRY(load_target_read(&p->target, o->url));
     const char *key = getenv("INFER_API_KEY");
     p->target.key = key && *key ? key : NULL;
@@ -181,9 +185,12 @@ enum infer_status bench_serve(const struct options *o, int *code) {
     if (!st) st = o->find_batch ? find_batch(&b, &best) : run(&b, b.plan.n_stream, b.plan.n_request, &f);
     if (!st && b.json) st = print_json(&b, o, best);
     if (!st && !b.json && o->find_batch) printf("%d streams keep the goal\n", best);
-    if (!st && o->plot) st = load_plot(o->plot, b.f, b.n);
-    if (!st && o->targets) st = load_targets(o->targets, &b.f[b.n - 1], b.json ? stderr : stdout, &missed);
+    if (!st && b.plot) st = load_plot(b.plot, o->plot, b.f, b.n);
+    if (!st && b.plot) st = outfile_close(b.plot), b.plot = NULL;
+    if (!st && b.targets) st = load_targets(b.targets, &b.f[b.n - 1], b.json ? stderr : stdout, &missed);
     if (missed) *code = EXIT_CHECK;
+    outfile_abort(b.plot);
+    json_decref(b.targets);
     json_decref(b.results);
     mem_free(b.f);
     mem_free(b.mix);

@@ -85,11 +85,12 @@ struct load_figures {
 void load_figures(struct load_result *r, const struct load_goal *goal, int n_stream,
                   struct load_figures *out);
 struct options;
-/* bench_serve_report.c: the figures of n runs as a program for gnuplot, which draws PATH.png. errors: INFER_E_IO, INFER_E_WRITE,
- * INFER_E_MEMORY */
-enum infer_status load_plot(const char *path, const struct load_figures *f, int n);
-/* Prints how the figures stand to those of a JSON object {"tok_s": 9000, "first_ms_p95": 850, ..}; *missed: how many they miss. errors:
- * INFER_E_INPUT (no such figure, none at all), those of reading */
-enum infer_status load_targets(const char *path, const struct load_figures *f, FILE *out, int *missed);
+/* bench_serve_report.c: the figures of n runs as a program for gnuplot, which draws PATH.png, into out. errors: INFER_E_WRITE, INFER_E_MEMORY */
+struct outfile;
+enum infer_status load_plot(struct outfile *out, const char *path, const struct load_figures *f, int n);
+/* A JSON object {"tok_s": 9000, "first_ms_p95": 850, ..}. errors: INFER_E_INPUT (no such figure, none at all), those of reading */
+enum infer_status load_targets_open(json_t **out, const char *path);
+/* Prints how the figures stand to those of such an object; *missed: how many they miss. */
+enum infer_status load_targets(const json_t *targets, const struct load_figures *f, FILE *out, int *missed);
 /* bench_serve.c: the command; *code: EXIT_CHECK where a target is missed. errors: of options, of runs */
 enum infer_status bench_serve(const struct options *o, int *code);

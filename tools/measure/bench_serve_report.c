@@ -45,11 +45,11 @@ static void draw(struct text *t, const char *path, const struct load_figures *f,
     add(t, "unset multiplot\n");
 }
 
-enum infer_status load_plot(const char *path, const struct load_figures *f, int n) {
+enum infer_status load_plot(struct outfile *out, const char *path, const struct load_figures *f, int n) {
     struct text t = {.cap = 4096 + strlen(path) + (size_t)n * LOAD_CURVE * 48};
     TRY(mem_new(&t.p, t.cap, "a picture"));
     draw(&t, path, f, n);
-    enum infer_status st = outfile_put(path, OUTFILE_DEFAULT, t.p, t.n);
+    enum infer_status st = outfile_write(out, t.p, t.n);
     mem_free(t.p);
     return st;
 }
@@ -77,36 +77,48 @@ static const struct {
 };
 #undef FIGURE
 
-static enum infer_status check(const char *name, double target, const struct load_figures *f, FILE *out,
-                               int *missed) {
-    const int n = (int)(sizeof figures / sizeof *figures);
-    int i = 0;
-    double x;
-    while (i < n && strcmp(figures[i].name, name) != 0) i++;
-    if (i == n)
-        return err_set(INFER_E_INPUT,
-                       "no figure '%s': req_s, tok_s, good_req_s, and first_ms, gap_ms, whole_ms with _p50, "
-                       "_p95 or _p99",
-                       name);
-    memcpy(&x, (const char *)f + figures[i].offset, sizeof x);
-    const bool kept = figures[i].most ? x <= target : x >= target;
-    fprintf(out, "%-14s %10.1f, target at %s %10.1f: %s\n", name, x, figures[i].most ? "most " : "least",
-            target, kept ? "reached" : "MISSED");
-    *missed += !kept;
+/* Its place among the figures; -1: there is none of this name. */
+static int figure_of(const char *name) {
+    for (int i = 0; i < (int)(sizeof figures / sizeof *figures); i++)
+        if (strcmp(figures[i].name, name) == 0) return i;
+    return -1;
+}
+
+static enum infer_status check_targets(const json_t *root) {
+    json_t *j;
+    const char *name;
+    if (!json_is_object(root) || !json_object_size(root))
+        return err_set(INFER_E_INPUT, "no object of figures");
+    json_object_foreach((json_t *)root, name, j) {
+        if (figure_of(name) < 0)
+            return err_set(
+                INFER_E_INPUT,
+                "no figure '%s': req_s, tok_s, good_req_s, and first_ms, gap_ms, whole_ms with _p50, "
+                "_p95 or _p99",
+                name);
+        if (!json_is_number(j)) return err_set(INFER_E_INPUT, "'%s' is no number", name);
+    }
     return INFER_OK;
 }
 
-enum infer_status load_targets(const char *path, const struct load_figures *f, FILE *out, int *missed) {
-    json_t *root, *j;
+enum infer_status load_targets_open(json_t **out, const char *path) {
+    TRY(bench_load_json(path, out));
+    const enum infer_status st = check_targets(*out);
+    return st ? err_prefix(st, "%s", path) : INFER_OK;
+}
+
+enum infer_status load_targets(const json_t *targets, const struct load_figures *f, FILE *out, int *missed) {
+    json_t *j;
     const char *name;
-    enum infer_status st = INFER_OK;
-    TRY(bench_load_json(path, &root));
-    if (!json_is_object(root) || !json_object_size(root)) st = err_set(INFER_E_INPUT, "no object of figures");
-    json_object_foreach(root, name, j) {
-        if (st) break;
-        st = json_is_number(j) ? check(name, json_number_value(j), f, out, missed)
-                               : err_set(INFER_E_INPUT, "'%s' is no number", name);
+    json_object_foreach((json_t *)targets, name, j) {
+        const int i = figure_of(name);
+        const double target = json_number_value(j);
+        double x;
+        memcpy(&x, (const char *)f + figures[i].offset, sizeof x);
+        const bool kept = figures[i].most ? x <= target : x >= target;
+        fprintf(out, "%-14s %10.1f, target at %s %10.1f: %s\n", name, x, figures[i].most ? "most " : "least",
+                target, kept ? "reached" : "MISSED");
+        *missed += !kept;
     }
-    json_decref(root);
-    return st ? err_prefix(st, "%s", path) : tool_flush();
+    return tool_flush();
 }
