@@ -77,13 +77,8 @@ static enum infer_status parse_import(struct lark *K) {
 
 /* %llguidance {..}: options of another's engine; one of them says what is accepted. */
 static enum infer_status parse_options(struct lark *K) {
-    json_error_t e;
-    const uint64_t failed = mem_failed();
-    lark_skip(K, false);
-    json_t *j = json_loadb(K->p, (size_t)(K->end - K->p), JSON_DISABLE_EOF_CHECK, &e);
-    if (!j && mem_failed() != failed) return err_set(INFER_E_MEMORY, "out of memory: a grammar");
-    if (!j) return err_set(INFER_E_INPUT, "lark line %d: %%llguidance: %s", K->line, e.text);
-    for (int i = 0; i < e.position; i++) K->line += *K->p++ == '\n';
+    json_t *j;
+    TRY(lark_object(K, "%llguidance", &j));
     K->first |= json_is_true(json_object_get(j, "allow_initial_skip"));
     const bool once = json_object_get(j, "skip_repetition") != NULL;
     json_decref(j);

@@ -46,19 +46,24 @@ static enum infer_status parse_string(struct lark *K) {
     return INFER_OK;
 }
 
-/* %json {...}: the rules of a schema under names of their own. */
-static enum infer_status parse_json(struct lark *K) {
+enum infer_status lark_object(struct lark *K, const char *what, json_t **out) {
     json_error_t e;
-    char *gbnf, prefix[32];
-    size_t n;
     const uint64_t failed = mem_failed();
     lark_skip(K, true);
-    json_t *j = json_loadb(K->p, (size_t)(K->end - K->p), JSON_DISABLE_EOF_CHECK, &e);
-    if (!j && mem_failed() != failed) return err_set(INFER_E_MEMORY, "out of memory: a schema");
-    if (!j) return err_set(INFER_E_INPUT, "lark line %d: %%json: %s", K->line + e.line - 1, e.text);
-    const int line = K->line;
+    json_t *j = *out = json_loadb(K->p, (size_t)(K->end - K->p), JSON_DISABLE_EOF_CHECK, &e);
+    if (!j && mem_failed() != failed) return err_set(INFER_E_MEMORY, "out of memory: JSON of a grammar");
+    if (!j) return err_set(INFER_E_INPUT, "lark line %d: %s: %s", K->line + e.line - 1, what, e.text);
     for (int i = 0; i < e.position; i++) K->line += *K->p++ == '\n';
-    char *json;
+    return INFER_OK;
+}
+
+/* %json {...}: the rules of a schema under names of their own. */
+static enum infer_status parse_json(struct lark *K) {
+    char *gbnf, prefix[32], *json;
+    size_t n;
+    json_t *j;
+    const int line = K->line;
+    TRY(lark_object(K, "%json", &j));
     enum infer_status st = json_line(&json, j, "a schema");
     json_decref(j);
     TRY(st);
@@ -104,8 +109,7 @@ static enum infer_status parse_group(struct lark *K, char close) {
 static enum infer_status parse_other(struct lark *K) {
     static const struct {
         const char *begin, *name;
-    } no[] = {{"%regex", "%regex"},
-              {"%lark", "%lark"},
+    } no[] = {{"%lark", "%lark"},
               {"<", "a control token (<..>)"},
               {"@", "another grammar (@name)"},
               {"~", "~ (not)"},
@@ -136,6 +140,9 @@ static enum infer_status parse_atom(struct lark *K) {
         if (K->terminal) return lark_bad(K, "%json stands in a terminal");
         K->p += 5;
         TRY(parse_json(K));
+    } else if (K->end - K->p > 6 && memcmp(K->p, "%regex", 6) == 0) {
+        K->p += 6;
+        TRY(lark_pieces(K));
     } else
         return parse_other(K);
     put_ignored(K);

@@ -1,5 +1,6 @@
 /* Inside of the Lark reader. */
 #pragma once
+#include <jansson.h>
 #include "base/mem.h"
 #include "text/grammar/grammar_text.h"
 
@@ -17,7 +18,7 @@ struct lark {
     bool first;    /* and in front of the first one */
     bool terminal; /* what is read is a terminal's */
     bool common;   /* some terminal of common was imported */
-    int n_json;
+    int n_json, n_pieces;
     struct stext rules, ignored,
         schemas; /* GBNF of the rules, alternatives of what is ignored, rules of %json */
     struct arena arena;
@@ -48,6 +49,15 @@ enum infer_status lark_number(struct lark *K, int *out);
 enum infer_status lark_note(struct lark *K, const char *s, size_t n, bool defined);
 /* Each name is defined once. */
 enum infer_status lark_check_names(struct lark *K);
+
+/* The JSON value behind `what` ("%json"), which K->p has passed. errors: INFER_E_INPUT, INFER_E_MEMORY */
+enum infer_status lark_object(struct lark *K, const char *what, json_t **out);
+
+/* ---- lark_pieces.c ---- */
+
+enum { LARK_PIECES = 4000 };
+/* What stands behind %regex, written to K->rules, with rules of its own among those of schemas. */
+enum infer_status lark_pieces(struct lark *K);
 
 /* ---- lark_common.c ---- */
 
