@@ -95,51 +95,49 @@ DEV void add_products(float (&acc)[LOWRANK_FEW], const uint4 (&w)[LOWRANK_FEW], 
 }
 
 // ---- rows times A, four ranks a block: each warp has its columns of all rows, eight a lane
-// N rows from row `at` of the tile on, of which `has` (bits from there on) are there; ready: w holds the first columns.
-template <int N, bool NORM>
+// n rows from row `at` of the tile on, of which `has` (bits from there on) are there; ready: w holds the first columns. Rows are a loop: code
+// that runs once waits for its own instructions.
+template <bool NORM>
 DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_rows &t, const __half *a,
-                   int rank, int at, unsigned has, uint4 (&w)[2][LOWRANK_FEW], bool ready) {
-    __shared__ float sums[DOWN_WARPS][N][LOWRANK_FEW + 1];
+                   int rank, int at, int n, unsigned has, uint4 (&w)[2][LOWRANK_FEW], bool ready) {
+    __shared__ float sums[DOWN_WARPS][DOWN_ROWS][LOWRANK_FEW + 1];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, begin = threadIdx.x * 8;
-    const float *x[N];
-    float acc[N][LOWRANK_FEW] = {}, squares[N] = {};
+    if (!ready) {
+        load_ranks(w[0], a, p, rank, begin);
+        load_ranks(w[1], a, p, rank, begin + DOWN_STEP);
+    }
+#pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        if (!(has >> i & 1)) continue;
+        const float *x = x_of(j, p, __shfl_sync(~0u, t.row.x, at + i));
+        float acc[LOWRANK_FEW] = {}, squares = 0;
+#pragma unroll 1
+        for (int k = begin; k - begin < p.k; k += DOWN_STEP) {
+            uint4 u[LOWRANK_FEW];
+            float v[8], norm[8];
+            load_row(v, x, k, p.k);
+            if (NORM) load_row(norm, j.norm, k, p.k);
+            if (k >= begin + 2 * DOWN_STEP) load_ranks(u, a, p, rank, k);
 #pragma unroll
-    for (int i = 0; i < N; i++) x[i] = x_of(j, p, __shfl_sync(~0u, t.row.x, at + i));
-    const int own = lane / LOWRANK_FEW, row = __shfl_sync(~0u, t.row.x, at + (N == 1 ? 0 : own));
-    for (int k = begin; k < p.k; k += 2 * DOWN_STEP) {
-        if (!ready || k != begin) {
-            load_ranks(w[0], a, p, rank, k);
-            load_ranks(w[1], a, p, rank, k + DOWN_STEP);
+            for (int r = 0; r < LOWRANK_FEW && k < begin + 2 * DOWN_STEP; r++)
+                u[r] = k == begin ? w[0][r] : w[1][r];
+#pragma unroll
+            for (int e = 0; NORM && e < 8; e++) {
+                squares = fmaf(v[e], v[e], squares);
+                v[e] *= norm[e];
+            }
+            add_products(acc, u, v);
         }
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float norm[8];
-            if (NORM) load_row(norm, j.norm, k + h * DOWN_STEP, p.k);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                if (has >> i & 1) {
-                    float v[8];
-                    load_row(v, x[i], k + h * DOWN_STEP, p.k);
-#pragma unroll
-                    for (int e = 0; NORM && e < 8; e++) {
-                        squares[i] = fmaf(v[e], v[e], squares[i]);
-                        v[e] *= norm[e];
-                    }
-                    add_products(acc[i], w[h], v);
-                }
+        for (int r = 0; r < LOWRANK_FEW + NORM; r++) {
+            const float v = warp_sum(r < LOWRANK_FEW ? acc[r % LOWRANK_FEW] : squares);
+            if (lane == 0) sums[warp][i][r] = v;
         }
     }
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        if (has >> i & 1)
-#pragma unroll
-            for (int r = 0; r < LOWRANK_FEW + NORM; r++) {
-                const float v = warp_sum(r < LOWRANK_FEW ? acc[i][r % LOWRANK_FEW] : squares[i]);
-                if (lane == 0) sums[warp][i][r] = v;
-            }
     __syncthreads();
-    const int r = lane % LOWRANK_FEW;
-    if (warp == 0 && own < N && (has >> own & 1) && rank + r < p.r) {
+    const int own = lane / LOWRANK_FEW, r = lane % LOWRANK_FEW,
+              row = __shfl_sync(~0u, t.row.x, (at + own) & 31);
+    if (warp == 0 && own < n && (has >> own & 1) && rank + r < p.r) {
         float v = 0;
         for (int i = 0; i < DOWN_WARPS; i++) v += sums[i][own][r];
         if (NORM) {
@@ -151,8 +149,8 @@ DEV void down_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_r
     }
     __syncthreads();
 }
-// N: rows that are multiplied past one reading of A, 1 where no tile has more; EACH: each row has a matrix of its own.
-template <int N, bool EACH, bool NORM>
+// EACH: each row has a matrix of its own.
+template <bool EACH, bool NORM>
 __global__ void __launch_bounds__(DOWN_WARPS * 32)
     lowrank_down_kernel(const __grid_constant__ lowrank_job j) {
     tile_rows t;
@@ -175,11 +173,13 @@ __global__ void __launch_bounds__(DOWN_WARPS * 32)
         for (int at = 0; at < t.n; at++) {
             if (!(has >> at & 1)) continue;
             const int matrix = matrix_of(j, p, __shfl_sync(~0u, t.row.x, at), blockIdx.z);
-            down_rows<1, NORM>(j, p, t, a_of(j, p, matrix), rank, at, 1, w, false);
+            down_rows<NORM>(j, p, t, a_of(j, p, matrix), rank, at, 1, 1, w, false);
         }
     } else {
-        for (int at = 0; at < t.n; at += N)
-            if (has >> at) down_rows<N, NORM>(j, p, t, a_of(j, p, 0), rank, at, has >> at, w, at == 0);
+        for (int at = 0; at < t.n; at += DOWN_ROWS)
+            if (has >> at)
+                down_rows<NORM>(j, p, t, a_of(j, p, 0), rank, at, min((int)DOWN_ROWS, t.n - at), has >> at, w,
+                                at == 0);
     }
 }
 
@@ -264,58 +264,40 @@ DEV void load_columns(up_columns &w, const lowrank_job &j, const lowrank_dev_par
             __halves2half2(there && first ? __ldg(b) : zero, there && second ? __ldg(b + UP_THREADS) : zero);
     }
 }
-// One part of N rows from row `at` of the tile on; c: the thread's first column in the part.
-template <int N>
+// One part of n rows from row `at` of the tile on; c: the thread's first column in the part. Code that runs once waits for its own
+// instructions, so rows are a loop, and what they get is added without being read.
 DEV void up_rows(const lowrank_job &j, const lowrank_dev_part &p, const tile_rows &t, float scale, int matrix,
-                 int at, unsigned has, int c, up_columns &w, bool ready) {
-    __shared__ float low[N][CHUNK];
-    const int tid = threadIdx.x, own = N == 1 ? 0 : tid / CHUNK % N, e = tid % CHUNK,
+                 int at, int n, unsigned has, int c, up_columns &w, bool ready) {
+    __shared__ float low[UP_ROWS][CHUNK];
+    const int tid = threadIdx.x, own = tid / CHUNK, e = tid % CHUNK,
               own_row = __shfl_sync(~0u, t.row.x, (at + own) & 31);
-    float old[N][2], acc[N][2] = {};
-    const auto out_of = [&](int i) { // all lanes together
-        const int row = __shfl_sync(~0u, t.row.x, (at + i) & 31);
-        return j.out.p + row * j.out.stride + (size_t)p.col * j.pairs + (size_t)blockIdx.z * p.n + c;
-    };
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const float *out = out_of(i);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int col = c + h * UP_THREADS;
-            old[i][h] = (has >> i & 1) && col >= 0 && col < p.n ? __ldcg(out + h * UP_THREADS) : 0.f;
-        }
-    }
+    const bool first = c >= 0 && c < p.n, second = c + UP_THREADS >= 0 && c + UP_THREADS < p.n;
+#pragma unroll 1
     for (int r = 0; r < p.r; r += CHUNK) {
         if (!ready || r) load_columns(w, j, p, matrix, r, c);
-        if (tid < N * CHUNK)
+        if (own < n)
             low[own][e] = !(has >> own & 1) || r + e >= p.r ? 0.f
                           : p.vector                        ? 1.f
                                                             : __ldcg(low_of(j, p, own_row) + r + e);
         __syncthreads();
+#pragma unroll 1
+        for (int i = 0; i < n; i++) {
+            if (!(has >> i & 1)) continue;
+            const int row = __shfl_sync(~0u, t.row.x, (at + i) & 31);
+            float s = __shfl_sync(~0u, scale, (at + i) & 31) * p.down_b, a[2] = {};
+            if (j.weighted) s *= __ldcg(j.choice.p + row * j.choice.stride + j.n_used + blockIdx.z);
 #pragma unroll
-        for (int k = 0; k < CHUNK; k++) {
-            const float2 b = __half22float2(w.b[k]);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                acc[i][0] = fmaf(low[i][k], b.x, acc[i][0]);
-                acc[i][1] = fmaf(low[i][k], b.y, acc[i][1]);
+            for (int k = 0; k < CHUNK; k++) {
+                const float2 b = __half22float2(w.b[k]);
+                a[0] = fmaf(low[i][k], b.x, a[0]);
+                a[1] = fmaf(low[i][k], b.y, a[1]);
             }
+            float *out =
+                j.out.p + row * j.out.stride + (size_t)p.col * j.pairs + (size_t)blockIdx.z * p.n + c;
+            if (first) atomicAdd(out, s * a[0]);
+            if (second) atomicAdd(out + UP_THREADS, s * a[1]);
         }
         __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float s = __shfl_sync(~0u, scale, (at + i) & 31) * p.down_b;
-        float *out = out_of(i);
-        if (!(has >> i & 1)) continue;
-        if (N == 1 && j.weighted)
-            s *= __ldcg(j.choice.p + __shfl_sync(~0u, t.row.x, at & 31) * j.choice.stride + j.n_used +
-                        blockIdx.z);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int col = c + h * UP_THREADS;
-            if (col >= 0 && col < p.n) out[h * UP_THREADS] = fmaf(s, acc[i][h], old[i][h]);
-        }
     }
 }
 // Parts i .. i + 31 that have columns of the block and an adapter of the tile, a bit each.
@@ -326,8 +308,9 @@ DEV unsigned parts_from(const lowrank_job &j, const tile_rows &t, int i) {
                       p->col < first + 2 * UP_THREADS && p->col + p->n > first;
     return __ballot_sync(~0u, some);
 }
-template <int N, bool EACH>
+template <bool EACH>
 __global__ void __launch_bounds__(UP_THREADS) lowrank_up_kernel(const __grid_constant__ lowrank_job j) {
+    enum { ROWS = EACH ? 1 : UP_ROWS };
     const int column = blockIdx.x * 2 * UP_THREADS + threadIdx.x;
     tile_rows t;
     up_columns w;
@@ -347,11 +330,11 @@ __global__ void __launch_bounds__(UP_THREADS) lowrank_up_kernel(const __grid_con
             const lowrank_dev_part p = j.part[at_part];
             const float scale = scale_of(j, t, p.adapter);
             const unsigned has = __ballot_sync(~0u, scale != 0.f);
-            for (int at = 0; at < t.n; at += N) {
-                if (!(has >> at & ((1u << N) - 1))) continue;
+            for (int at = 0; at < t.n; at += ROWS) {
+                if (!(has >> at & ((1u << ROWS) - 1))) continue;
                 const int matrix = EACH ? matrix_of(j, p, __shfl_sync(~0u, t.row.x, at), blockIdx.z) : 0;
-                up_rows<N>(j, p, t, scale, matrix, at, has >> at, column - p.col, w,
-                           !EACH && at == 0 && at_part == first);
+                up_rows(j, p, t, scale, matrix, at, min((int)ROWS, t.n - at), has >> at, column - p.col, w,
+                        !EACH && at == 0 && at_part == first);
             }
         }
 }
@@ -360,18 +343,14 @@ cudaError_t op_lowrank_down(const lowrank_job &j, int tiles, bool wide, op_queue
     const bool each = j.choice.p != NULL;
     if (!tiles || !j.few) return cudaSuccess;
     if (wide && !each) return op_launch(lowrank_wide_kernel, dim3(j.more, tiles), DOWN_WARPS * 32, s, j);
-    return op_launch(each              ? lowrank_down_kernel<1, true, false>
-                     : j.norm && j.one ? lowrank_down_kernel<1, false, true>
-                     : j.norm          ? lowrank_down_kernel<DOWN_ROWS, false, true>
-                     : j.one           ? lowrank_down_kernel<1, false, false>
-                                       : lowrank_down_kernel<DOWN_ROWS, false, false>,
+    return op_launch(each     ? lowrank_down_kernel<true, false>
+                     : j.norm ? lowrank_down_kernel<false, true>
+                              : lowrank_down_kernel<false, false>,
                      dim3(j.few, tiles, j.pairs), DOWN_WARPS * 32, s, j);
 }
 cudaError_t op_lowrank_up(const lowrank_job &j, int tiles, op_queue s) {
     const unsigned blocks = (unsigned)((j.out.width / j.pairs + 2 * UP_THREADS - 1) / (2 * UP_THREADS));
     if (!tiles) return cudaSuccess;
-    return op_launch(j.choice.p ? lowrank_up_kernel<1, true>
-                     : j.one    ? lowrank_up_kernel<1, false>
-                                : lowrank_up_kernel<UP_ROWS, false>,
+    return op_launch(j.choice.p ? lowrank_up_kernel<true> : lowrank_up_kernel<false>,
                      dim3(blocks, tiles, j.pairs), UP_THREADS, s, j);
 }
