@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 #include "files/outfile.h"
 #include "infer_request.h"
@@ -16,8 +17,9 @@ static struct {
     struct infer_request *volatile request;
     struct infer_vision *volatile vision;
     volatile sig_atomic_t count, idle;
-    bool serves;
-    int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
+    bool serves, follows;
+    volatile int64_t last; /* of a rank that follows: milliseconds at which a Ctrl-C came */
+    int woken;             /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
 } on = {.woken = -1};
 
 /* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
@@ -40,8 +42,20 @@ static void wake(void) {
     errno = e;
 }
 
+static void on_interrupt_of_rank(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (on.last && now - on.last < 1000) end_interrupted();
+    on.last = now;
+}
+
 static void on_interrupt(int signal_number) {
     (void)signal_number;
+    if (on.follows) {
+        on_interrupt_of_rank();
+        return;
+    }
     on.count++;
     wake();
     if (on.idle) return;
@@ -66,6 +80,7 @@ bool interrupt_wait_for(int fd) {
     errno = EINTR;
     return false;
 }
+void interrupt_follows(void) { on.follows = true; }
 void interrupt_idle(bool idle) { on.idle = idle; }
 
 void interrupt_stops(struct infer_engine *e, struct infer_request *r) {

@@ -1,7 +1,6 @@
 #include "tools/world.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "files/outfile.h"
+#include "tools/interrupt.h"
 #include "tools/session.h"
 #include "tools/tool.h"
 
@@ -132,7 +132,7 @@ enum infer_status world_open(const struct options *o) {
 
 int world_follow(const struct options *o) {
     struct session s = {0};
-    signal(SIGINT, SIG_IGN); /* rank 0 hears it */
+    interrupt_follows();
     enum infer_status st = session_open_model(&s, o);
     if (!st) st = adapters_open(&s.adapters, o, s.model);
     const bool there = st == INFER_OK;

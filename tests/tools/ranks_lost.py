@@ -76,8 +76,23 @@ def under_mpirun(how):
     check(f"mpirun, {how.name}", code and time.monotonic() - begin < 10 * SLOW, code)
     if how == signal.SIGSTOP: check("mpirun: exit code and name", code == 70 and "is gone" in said(), said())
 
+def interrupted():
+    """rank 0 hears Ctrl-C, as all in a terminal get it; a rank that is alone in one is ended by two"""
+    name, port = "Ctrl-C", free_port()
+    ranks = by_hand(2, *PHASES["decode"], port=port)
+    until(name, lambda: connections(port) == 3)
+    time.sleep(0.7 * SLOW)
+    ranks[1].p.send_signal(signal.SIGINT)
+    time.sleep(1.5)
+    same(f"{name}: one is passed over", [r.p.poll() for r in ranks], [None, None])
+    for _ in range(2):
+        ranks[1].p.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    same(f"{name}: two end it", [r.end(15 * SLOW) for r in ranks], [70, 130])
+    check(f"{name}: both say so", "is gone" in ranks[0].said() and "infer: interrupted" in ranks[1].said(), [r.said() for r in ranks])
+
 parts = [lambda p=p, v=v, h=h: one(p, v, h) for p in PHASES for v, h in ((0, signal.SIGKILL), (1, signal.SIGKILL), (2, signal.SIGSTOP))]
-parts += [lambda: one("decode", 0, signal.SIGSTOP), lambda: while_loading(1, signal.SIGKILL), lambda: while_loading(2, signal.SIGSTOP), lambda: while_meeting(signal.SIGKILL)]
+parts += [interrupted, lambda: one("decode", 0, signal.SIGSTOP), lambda: while_loading(1, signal.SIGKILL), lambda: while_loading(2, signal.SIGSTOP), lambda: while_meeting(signal.SIGKILL)]
 if MPIRUN: parts += [lambda: under_mpirun(signal.SIGKILL), lambda: under_mpirun(signal.SIGSTOP)]
 all_at_once(parts, 6)
 done()
