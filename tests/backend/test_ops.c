@@ -582,6 +582,14 @@ static void ngrams(void **state) {
             char name[64];
             snprintf(name, sizeof name, "runs of %d tokens, %d ends a text", size, end);
             check(&b, name, (const double[2]){0, 0});
+            /* the last ids of each sequence, for every head */
+            float kept[N_SLOT * 6 * 3];
+            static const int last[N_SLOT] = {39, 59, MAX_T - 1};
+            b.kept = kept;
+            run(&b, (struct setting){&backend_cpu, NULL, 1, ROW_PROMPT}, 0, MAX_T, NULL, NULL);
+            for (int i = 0; i < N_SLOT * b.state.n_elem; i++)
+                assert_true(kept[i] ==
+                            (float)(last[i / b.state.n_elem] - (size - 2) + i % b.state.n_elem % (size - 1)));
             bench_free(&b);
         }
 }

@@ -45,6 +45,7 @@ struct bench {
     bool crowded; /* the team has one processor: goes on until it is smaller */
     bool whole;   /* inputs and what the cache has are whole numbers, whose sums are exact and often equal */
     int far;      /* position of the third sequence's first row; 0: before a page's end */
+    float *kept;  /* with it: what each sequence's state is behind a step, kept[N_SLOT][state.n_elem] */
 };
 
 static inline struct view new_buf(struct bench *b, int width, enum buf_rows rows) {
@@ -234,6 +235,8 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     assert_int_equal(mem_count(), n);
     if (status != b->expect) fail_msg("status %d: %s", (int)status, err_message());
     if (out) read_out(b, s, e, T, out);
+    for (int k = 0; b->kept && k < N_SLOT; k++)
+        assert_ok(s.type->state_read(e, 0, k, b->kept + (size_t)k * (size_t)b->state.n_elem));
     if (token) memcpy(token, result.token, sizeof(int32_t) * (size_t)T);
     s.type->close(e);
 }
@@ -262,12 +265,16 @@ static inline bool absent(int i) { /* AVX-512 came without AVX-VNNI at first */
     return cpu_isa_pick(isas[i], &isa) != INFER_OK;
 }
 
-/* The bench on ref, then on every instruction set, thread count and class; then bits: fewer rows, other threads. */
+/* The bench on ref, then on every instruction set, thread count and class, states behind it too; then bits: fewer rows, other threads. */
 static inline void check(struct bench *b, const char *what, const double tolerance[2]) {
     size_t n = (size_t)MAX_T * (size_t)b->out.width;
     float *ref = malloc(n * 4), *got = malloc(n * 4), *part = malloc(n * 4);
+    const int n_state = N_SLOT * b->state.n_elem;
+    float *ref_kept = malloc(sizeof(float) * (size_t)(n_state + 1)),
+          *got_kept = malloc(sizeof(float) * (size_t)(n_state + 1));
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         enum row_class rc = (enum row_class)cls;
+        b->kept = n_state ? ref_kept : NULL;
         run(b, (struct setting){&backend_ref, NULL, 1, rc}, 0, MAX_T, ref, NULL);
         for (int i = 0; i < n_isa(); i++) {
             char name[160];
@@ -277,8 +284,11 @@ static inline void check(struct bench *b, const char *what, const double toleran
             if (b->store.n_kv_head && b->kv_type != KV_F32 && i == 3 && cls == ROW_PROMPT)
                 tol = TOL_OP_ATTEND_AMX;
             if (b->int16 && i < 3 && cls == ROW_PROMPT) tol = TOL_OP_INT16;
+            b->kept = n_state ? got_kept : NULL;
             run(b, (struct setting){&backend_cpu, isas[i], 2, rc}, 0, MAX_T, got, NULL);
             compare(name, got, ref, MAX_T, b->out.width, tol);
+            if (n_state) compare(name, got_kept, ref_kept, N_SLOT, b->state.n_elem, tol);
+            b->kept = NULL;
             static const int Ts[] = {1, 2, 3, 5, 17, 33};
             for (int j = 0; j < (int)(sizeof Ts / sizeof *Ts); j++) {
                 int first =
@@ -295,6 +305,8 @@ static inline void check(struct bench *b, const char *what, const double toleran
     free(ref);
     free(got);
     free(part);
+    free(ref_kept);
+    free(got_kept);
 }
 
 /* ---- weights ---- */
