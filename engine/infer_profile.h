@@ -18,6 +18,8 @@ struct infer_profile;
  * INFER_E_MEMORY */
 enum infer_status infer_profile_new(struct infer_profile **out, size_t spans);
 void infer_profile_free(struct infer_profile *p);
+/* On the processor each thread is to tell of its part of every operation, too, as spans alone. Before the engine is made. */
+void infer_profile_threads(struct infer_profile *p);
 /* Forgets what was measured. */
 void infer_profile_reset(struct infer_profile *p);
 
@@ -64,6 +66,7 @@ struct infer_profile_span {
     int layer, rows;  /* layer -1: outside of the layers */
     bool decode;
     int64_t begin, end; /* ns of CLOCK_MONOTONIC */
+    int thread; /* whose part of it this is, without waiting for others: 1 for the first; 0: all of it */
 };
 /* The newest ones that ended at or behind `since`, oldest first. Returns how many were written, at most `most`; out NULL: how many
  * there are. */

@@ -268,7 +268,9 @@ static enum infer_status open_profile(struct session *s, const struct options *o
         TRY(levels_open(&s->levels));
     }
     if (o->trace) s->counters = (struct trace_extra){levels_write, s->levels, NULL};
-    return infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS);
+    TRY(infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS));
+    if (o->trace) infer_profile_threads(s->profile);
+    return INFER_OK;
 }
 
 /* What the card that is to be taken does at most, while its memory is there to measure with. */

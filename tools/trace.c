@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 
-enum { MOST_ROWS = 256, TID_STEPS = 1, TID_OPS = 2 };
+enum { MOST_ROWS = 256, TID_STEPS = 1, TID_OPS = 2, TID_THREADS = 1000 };
 
 static int by_seconds(const void *a, const void *b) {
     const struct infer_profile_row *x = a, *y = b;
@@ -93,7 +93,11 @@ static void write_span(FILE *f, const struct infer_profile_span *s) {
         snprintf(args, sizeof args, "\"class\":\"%s\",\"rows\":%d,\"layer\":%d", cls, s->rows, s->layer);
     else
         snprintf(args, sizeof args, "\"class\":\"%s\",\"rows\":%d", cls, s->rows);
-    trace_event(f, s->name ? s->name : cls, s->name ? TID_OPS : TID_STEPS, s->begin, s->end, args);
+    trace_event(f, s->name ? s->name : cls,
+                s->thread ? TID_THREADS + s->thread
+                : s->name ? TID_OPS
+                          : TID_STEPS,
+                s->begin, s->end, args);
     if (s->name) return;
     fprintf(f, ",\n{\"name\":\"rows\",\"ph\":\"C\",\"pid\":1,\"ts\":%.3f,\"args\":{\"%s\":%d}}",
             1e-3 * (double)s->begin, cls, s->rows);
@@ -111,7 +115,16 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
                "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"infer\"}}");
     static const char *const rows[] = {[TID_STEPS] = "steps", [TID_OPS] = "operations"};
     for (int i = TID_STEPS; i <= TID_OPS; i++) trace_row(f, i, rows[i]);
-    for (size_t i = 0; i < n; i++) write_span(f, &span[i]);
+    int n_thread = 0;
+    for (size_t i = 0; i < n; i++) {
+        write_span(f, &span[i]);
+        if (span[i].thread > n_thread) n_thread = span[i].thread;
+    }
+    for (int i = 1; i <= n_thread; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "thread %d", i);
+        trace_row(f, TID_THREADS + i, name);
+    }
     for (; extra; extra = extra->more)
         if (extra->write) extra->write(extra->user, f, since);
     fprintf(f, "\n]}\n");

@@ -437,6 +437,7 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     prologue(s, thread, n_thread);
     cpu_barrier(s);
     tell(s, NULL, thread);
+    const bool parts = profile_tells_threads(c->config.profile);
     for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
         if (c->config.tap && c->config.tap->row) { /* nobody still writes what is read, or already over it */
@@ -445,7 +446,10 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
             cpu_barrier(s);
         }
         cpu_late();
+        const int64_t begin = parts ? profile_now() : 0;
         o->fn(o, s, thread, n_thread);
+        if (parts)
+            profile_thread(c->config.profile, s->list->list, o->op, s->s, thread, begin, profile_now());
         if (amx && o->fn == cpu_op_remote) cpu_amx_begin(); /* another backend of this thread left its own */
         if (s->guard) check_finite(o, s, thread, n_thread);
         if (c->config.tap && c->config.tap->wrote) {

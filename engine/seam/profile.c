@@ -37,6 +37,7 @@ struct infer_profile {
     struct infer_profile_steps steps[ROW_CLASS_COUNT];
     struct infer_profile_span *span; /* span[n_span]: a ring, next at [n_told % n_span] */
     size_t n_span, n_told;
+    bool threads; /* each tells of its part */
 };
 
 enum infer_status infer_profile_new(struct infer_profile **out, size_t spans) {
@@ -60,6 +61,8 @@ void infer_profile_free(struct infer_profile *p) {
     mem_free(p->span);
     mem_free(p);
 }
+
+void infer_profile_threads(struct infer_profile *p) { p->threads = true; }
 
 void infer_profile_reset(struct infer_profile *p) {
     pthread_mutex_lock(&p->lock);
@@ -196,9 +199,21 @@ int64_t profile_op(struct infer_profile *p, const struct op_list *l, const struc
     r->calls++;
     r->seconds += 1e-9 * (double)(end - begin);
     if (c) add_cost(r, c, l, op, s);
-    keep_span(p, (struct infer_profile_span){r->name, op ? op->layer : -1, s->n_row, r->decode, begin, end});
+    keep_span(p,
+              (struct infer_profile_span){r->name, op ? op->layer : -1, s->n_row, r->decode, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
     return end;
+}
+
+bool profile_tells_threads(const struct infer_profile *p) { return p && p->threads && p->n_span; }
+
+void profile_thread(struct infer_profile *p, const struct op_list *l, const struct op *op,
+                    const struct step *s, int thread, int64_t begin, int64_t end) {
+    pthread_mutex_lock(&p->lock);
+    const struct infer_profile_row *r = &p->row[listed_of(p, l)->cost[op - l->op].row];
+    keep_span(p,
+              (struct infer_profile_span){r->name, op->layer, s->n_row, r->decode, begin, end, thread + 1});
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- links ---- */
@@ -257,7 +272,8 @@ void profile_link_time(struct infer_profile *p, const struct op_list *l, const s
     r->calls++;
     r->seconds += 1e-9 * (double)(end - begin);
     p->timed[l->cls] = true;
-    keep_span(p, (struct infer_profile_span){r->name, l->op[k->first].layer, n_row, r->decode, begin, end});
+    keep_span(p,
+              (struct infer_profile_span){r->name, l->op[k->first].layer, n_row, r->decode, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -269,7 +285,7 @@ void profile_step(struct infer_profile *p, enum row_class cls, int n_row, int64_
     s->steps++, s->rows += (uint64_t)n_row, s->seconds += took;
     if (p->timed[cls]) s->timed_steps++, s->timed_seconds += took;
     p->timed[cls] = false;
-    keep_span(p, (struct infer_profile_span){NULL, -1, n_row, cls == ROW_DECODE, begin, end});
+    keep_span(p, (struct infer_profile_span){NULL, -1, n_row, cls == ROW_DECODE, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
 }
 

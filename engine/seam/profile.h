@@ -15,6 +15,11 @@ int64_t profile_now(void); /* ns of CLOCK_MONOTONIC */
 /* op of list l, with those that became one with it, in step s from begin to now, which is returned. op NULL: between operations. */
 int64_t profile_op(struct infer_profile *p, const struct op_list *l, const struct op *op,
                    const struct step *s, int64_t begin);
+/* Thread number `thread` (from 0) was through with its part of op at `end`, and did what came before until begin. profile_tells_threads: whether
+ * anybody wants to know. */
+bool profile_tells_threads(const struct infer_profile *p);
+void profile_thread(struct infer_profile *p, const struct op_list *l, const struct op *op,
+                    const struct step *s, int thread, int64_t begin, int64_t end);
 /* A link of list l: n_op operations from the first on, that run together. */
 struct profile_link {
     int first, n_op;

@@ -233,10 +233,44 @@ static void links_of_some_steps(void **state) {
     infer_profile_free(all);
 }
 
+/* Every thread tells of its part of every operation, in spans alone; the bits are the same. */
+static void parts_of_threads(void **state) {
+    (void)state;
+    enum { MOST_SPANS = 1 << 14 };
+    static struct infer_profile_span s[MOST_SPANS];
+    struct infer_profile *p, *alone;
+    struct infer_profile_row row[MOST], each[MOST];
+    struct run r, other;
+    struct place place = places[2];
+    int n[3] = {0};
+    place.threads = 2;
+    assert_ok(infer_profile_new(&p, MOST_SPANS));
+    assert_ok(infer_profile_new(&alone, MOST_SPANS));
+    infer_profile_threads(p);
+    run(&r, &place, p);
+    run(&other, &place, alone);
+    assert_memory_equal(r.decoded, other.decoded, (size_t)r.n_vocab * sizeof *r.decoded);
+    const size_t n_span = infer_profile_spans(p, 0, s, MOST_SPANS);
+    assert_true(n_span < MOST_SPANS);
+    for (size_t i = 0; i < n_span; i++) {
+        assert_true(s[i].thread >= 0 && s[i].thread <= 2 && s[i].begin <= s[i].end);
+        n[s[i].thread]++;
+        if (s[i].thread) assert_non_null(s[i].name);
+    }
+    assert_true(n[1] == n[2] && n[1] > PROMPT);
+    assert_int_equal(infer_profile_rows(p, row, MOST), infer_profile_rows(alone, each, MOST));
+    for (size_t i = 0; i < infer_profile_rows(p, NULL, 0); i++) assert_int_equal(row[i].calls, each[i].calls);
+    assert_int_equal(infer_profile_spans(alone, 0, s, MOST_SPANS), n[0]);
+    end(&r);
+    end(&other);
+    infer_profile_free(p);
+    infer_profile_free(alone);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_operation_is_told),
-                                       cmocka_unit_test(what_it_costs), cmocka_unit_test(none_is_left_out),
-                                       cmocka_unit_test(the_newest_are_kept),
-                                       cmocka_unit_test(links_of_some_steps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_is_told), cmocka_unit_test(what_it_costs),
+        cmocka_unit_test(none_is_left_out),        cmocka_unit_test(the_newest_are_kept),
+        cmocka_unit_test(parts_of_threads),        cmocka_unit_test(links_of_some_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

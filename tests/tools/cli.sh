@@ -517,7 +517,9 @@ e = json.load(open(sys.argv[1]))["traceEvents"]
 steps = [x for x in e if x["ph"] == "X" and x["tid"] == 1]
 inside = [x for x in e if x["ph"] == "X" and x["tid"] == 2]
 assert {x["name"] for x in steps} == {"prompt", "decode"} and len(inside) > 10 * len(steps), steps
-assert all(any(s["ts"] <= x["ts"] and x["ts"] + x["dur"] <= s["ts"] + s["dur"] + 1 for s in steps) for x in inside)' "$dir/t.json"
+assert all(any(s["ts"] <= x["ts"] and x["ts"] + x["dur"] <= s["ts"] + s["dur"] + 1 for s in steps) for x in inside)
+names = {x["tid"]: x["args"]["name"] for x in e if x["name"] == "thread_name"}
+assert {"steps", "operations", "thread 1"} <= set(names.values()) and {x["tid"] for x in e if x["ph"] == "X"} <= set(names), names' "$dir/t.json"
 run "a trace nowhere" 2 "$infer" run -m "$llama" hello -n 4 --trace "$dir/none/t.json"; out_empty; err_has "none/t.json: there is no folder"; err_lines 1
 run "a trace on a full disk" 1 "$infer" run -m "$llama" hello -n 4 -q --trace /dev/full; err_has "the trace is not written: /dev/full: No space left on device"; err_lines 1
 cp "$llama" "$dir/read.gguf"
