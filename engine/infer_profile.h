@@ -18,8 +18,9 @@ struct infer_profile;
  * INFER_E_MEMORY */
 enum infer_status infer_profile_new(struct infer_profile **out, size_t spans);
 void infer_profile_free(struct infer_profile *p);
-/* On the processor each thread is to tell of its part of every operation, too, as spans alone. Before the engine is made. */
-void infer_profile_threads(struct infer_profile *p);
+/* On the processor each thread is to tell of its part of every operation, too (infer_profile_parts); so many are kept, the newest. Before the engine
+ * is made. errors: INFER_E_MEMORY */
+enum infer_status infer_profile_threads(struct infer_profile *p, size_t parts);
 /* Forgets what was measured. */
 void infer_profile_reset(struct infer_profile *p);
 
@@ -71,6 +72,9 @@ struct infer_profile_span {
 /* The newest ones that ended at or behind `since`, oldest first. Returns how many were written, at most `most`; out NULL: how many
  * there are. */
 size_t infer_profile_spans(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
+                           size_t most);
+/* The same of what threads did. */
+size_t infer_profile_parts(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
                            size_t most);
 
 #ifdef __cplusplus

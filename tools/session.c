@@ -269,8 +269,7 @@ static enum infer_status open_profile(struct session *s, const struct options *o
     }
     if (o->trace) s->counters = (struct trace_extra){levels_write, s->levels, NULL};
     TRY(infer_profile_new(&s->profile, o->trace ? TRACE_SPANS : PROFILE_SPANS));
-    if (o->trace) infer_profile_threads(s->profile);
-    return INFER_OK;
+    return o->trace ? infer_profile_threads(s->profile, TRACE_SPANS) : INFER_OK;
 }
 
 /* What the card that is to be taken does at most, while its memory is there to measure with. */

@@ -105,21 +105,33 @@ static void write_span(FILE *f, const struct infer_profile_span *s) {
             1e-3 * (double)s->end, cls);
 }
 
-enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t since,
-                              const struct trace_extra *extra) {
-    const size_t most = infer_profile_spans(p, since, NULL, 0);
+typedef size_t spans_of(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
+                        size_t most);
+
+/* All of one kind; *n_thread: the highest thread of them. */
+static enum infer_status write_spans(FILE *f, const struct infer_profile *p, spans_of *of, int64_t since,
+                                     int *n_thread) {
+    const size_t most = of(p, since, NULL, 0);
     struct infer_profile_span *span = mem_alloc((most ? most : 1) * sizeof *span);
     if (!span) return err_set(INFER_E_MEMORY, "out of memory for a trace of %zu operations", most);
-    const size_t n = infer_profile_spans(p, since, span, most);
+    const size_t n = of(p, since, span, most);
+    for (size_t i = 0; i < n; i++) {
+        write_span(f, &span[i]);
+        if (span[i].thread > *n_thread) *n_thread = span[i].thread;
+    }
+    mem_free(span);
+    return INFER_OK;
+}
+
+enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t since,
+                              const struct trace_extra *extra) {
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
                "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"infer\"}}");
     static const char *const rows[] = {[TID_STEPS] = "steps", [TID_OPS] = "operations"};
     for (int i = TID_STEPS; i <= TID_OPS; i++) trace_row(f, i, rows[i]);
     int n_thread = 0;
-    for (size_t i = 0; i < n; i++) {
-        write_span(f, &span[i]);
-        if (span[i].thread > n_thread) n_thread = span[i].thread;
-    }
+    TRY(write_spans(f, p, infer_profile_spans, since, &n_thread));
+    TRY(write_spans(f, p, infer_profile_parts, since, &n_thread));
     for (int i = 1; i <= n_thread; i++) {
         char name[32];
         snprintf(name, sizeof name, "thread %d", i);
@@ -128,6 +140,5 @@ enum infer_status trace_write(FILE *f, const struct infer_profile *p, int64_t si
     for (; extra; extra = extra->more)
         if (extra->write) extra->write(extra->user, f, since);
     fprintf(f, "\n]}\n");
-    mem_free(span);
     return fflush(f) || ferror(f) ? err_prefix(INFER_E_IO, "the trace is not written") : INFER_OK;
 }

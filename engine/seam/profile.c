@@ -27,6 +27,12 @@ struct listed {
     int between;       /* row of what no operation is */
 };
 
+/* The newest spans: span[n], next at [told % n]. */
+struct ring {
+    struct infer_profile_span *span;
+    size_t n, told;
+};
+
 struct infer_profile {
     pthread_mutex_t lock;
     struct infer_profile_row row[PROFILE_ROWS];
@@ -35,19 +41,24 @@ struct infer_profile {
     struct listed list[PROFILE_LISTS];
     int n_row, n_list;
     struct infer_profile_steps steps[ROW_CLASS_COUNT];
-    struct infer_profile_span *span; /* span[n_span]: a ring, next at [n_told % n_span] */
-    size_t n_span, n_told;
-    bool threads; /* each tells of its part */
+    struct ring span, part; /* whole operations and steps; what threads did of them */
 };
+
+static enum infer_status ring_take(struct ring *r, size_t n) {
+    if (n && !(r->span = mem_alloc(n * sizeof *r->span)))
+        return err_set(INFER_E_MEMORY, "out of memory for a trace of %zu operations", n);
+    r->n = n;
+    return INFER_OK;
+}
 
 enum infer_status infer_profile_new(struct infer_profile **out, size_t spans) {
     struct infer_profile *p;
     *out = NULL;
     TRY(mem_new(&p, sizeof *p, "a profile"));
-    p->n_span = spans;
-    if (spans && !(p->span = mem_alloc(spans * sizeof *p->span))) {
+    const enum infer_status st = ring_take(&p->span, spans);
+    if (st) {
         mem_free(p);
-        return err_set(INFER_E_MEMORY, "out of memory for a trace of %zu operations", spans);
+        return st;
     }
     pthread_mutex_init(&p->lock, NULL);
     *out = p;
@@ -58,11 +69,14 @@ void infer_profile_free(struct infer_profile *p) {
     if (!p) return;
     for (int i = 0; i < p->n_list; i++) mem_free(p->list[i].cost);
     pthread_mutex_destroy(&p->lock);
-    mem_free(p->span);
+    mem_free(p->span.span);
+    mem_free(p->part.span);
     mem_free(p);
 }
 
-void infer_profile_threads(struct infer_profile *p) { p->threads = true; }
+enum infer_status infer_profile_threads(struct infer_profile *p, size_t parts) {
+    return ring_take(&p->part, parts);
+}
 
 void infer_profile_reset(struct infer_profile *p) {
     pthread_mutex_lock(&p->lock);
@@ -72,7 +86,7 @@ void infer_profile_reset(struct infer_profile *p) {
             .name = r->name, .kind = r->kind, .decode = r->decode, .covers = r->covers};
     }
     memset(p->steps, 0, sizeof p->steps);
-    p->n_told = 0;
+    p->span.told = p->part.told = 0;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -178,8 +192,8 @@ static void add_cost(struct infer_profile_row *r, const struct cost *c, const st
     r->flops += c->seen_flops * all;
 }
 
-static void keep_span(struct infer_profile *p, struct infer_profile_span span) {
-    if (p->n_span) p->span[p->n_told++ % p->n_span] = span;
+static void keep_span(struct ring *r, struct infer_profile_span span) {
+    if (r->n) r->span[r->told++ % r->n] = span;
 }
 
 static struct listed *listed_of(struct infer_profile *p, const struct op_list *l) {
@@ -199,19 +213,19 @@ int64_t profile_op(struct infer_profile *p, const struct op_list *l, const struc
     r->calls++;
     r->seconds += 1e-9 * (double)(end - begin);
     if (c) add_cost(r, c, l, op, s);
-    keep_span(p,
+    keep_span(&p->span,
               (struct infer_profile_span){r->name, op ? op->layer : -1, s->n_row, r->decode, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
     return end;
 }
 
-bool profile_tells_threads(const struct infer_profile *p) { return p && p->threads && p->n_span; }
+bool profile_tells_threads(const struct infer_profile *p) { return p && p->part.n; }
 
 void profile_thread(struct infer_profile *p, const struct op_list *l, const struct op *op,
                     const struct step *s, int thread, int64_t begin, int64_t end) {
     pthread_mutex_lock(&p->lock);
     const struct infer_profile_row *r = &p->row[listed_of(p, l)->cost[op - l->op].row];
-    keep_span(p,
+    keep_span(&p->part,
               (struct infer_profile_span){r->name, op->layer, s->n_row, r->decode, begin, end, thread + 1});
     pthread_mutex_unlock(&p->lock);
 }
@@ -272,7 +286,7 @@ void profile_link_time(struct infer_profile *p, const struct op_list *l, const s
     r->calls++;
     r->seconds += 1e-9 * (double)(end - begin);
     p->timed[l->cls] = true;
-    keep_span(p,
+    keep_span(&p->span,
               (struct infer_profile_span){r->name, l->op[k->first].layer, n_row, r->decode, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
 }
@@ -285,7 +299,7 @@ void profile_step(struct infer_profile *p, enum row_class cls, int n_row, int64_
     s->steps++, s->rows += (uint64_t)n_row, s->seconds += took;
     if (p->timed[cls]) s->timed_steps++, s->timed_seconds += took;
     p->timed[cls] = false;
-    keep_span(p, (struct infer_profile_span){NULL, -1, n_row, cls == ROW_DECODE, begin, end, 0});
+    keep_span(&p->span, (struct infer_profile_span){NULL, -1, n_row, cls == ROW_DECODE, begin, end, 0});
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -321,15 +335,24 @@ void infer_profile_steps(const struct infer_profile *p, bool decode, struct infe
     pthread_mutex_unlock(&own->lock);
 }
 
-size_t infer_profile_spans(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
-                           size_t most) {
+static size_t newest(const struct infer_profile *p, const struct ring *r, int64_t since,
+                     struct infer_profile_span *out, size_t most) {
     struct infer_profile *own = (struct infer_profile *)p;
     pthread_mutex_lock(&own->lock);
-    const size_t kept = p->n_told < p->n_span ? p->n_told : p->n_span;
-    size_t n = kept;
-    while (n && p->span[(p->n_told - n) % p->n_span].end < since) n--;
+    size_t n = r->told < r->n ? r->told : r->n;
+    while (n && r->span[(r->told - n) % r->n].end < since) n--;
     if (out && n > most) n = most;
-    for (size_t i = 0; out && i < n; i++) out[i] = p->span[(p->n_told - n + i) % p->n_span];
+    for (size_t i = 0; out && i < n; i++) out[i] = r->span[(r->told - n + i) % r->n];
     pthread_mutex_unlock(&own->lock);
     return n;
+}
+
+size_t infer_profile_spans(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
+                           size_t most) {
+    return newest(p, &p->span, since, out, most);
+}
+
+size_t infer_profile_parts(const struct infer_profile *p, int64_t since, struct infer_profile_span *out,
+                           size_t most) {
+    return newest(p, &p->part, since, out, most);
 }
