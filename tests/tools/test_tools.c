@@ -362,6 +362,15 @@ static void test_verdict(void **state) {
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
     b.waited = 0, b.tok_s = 100; /* the probe alone moved */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SAME);
+    char text[64];
+    struct bench_change c = bench_compare(&b, &a, 5, 5);
+    assert_string_equal(bench_moved(&c, text), "speed +0.0%");
+    b.share = 0.81, b.tok_s = 97; /* the memory was slower by more */
+    c = bench_compare(&b, &a, 5, 5);
+    assert_string_equal(bench_moved(&c, text), "speed -3.0%, share the other way");
+    b.share = 0.784, b.tok_s = 95;
+    c = bench_compare(&b, &a, 5, 5);
+    assert_string_equal(bench_moved(&c, text), "share -2.0%");
 }
 
 /* Two programs taking turns: blocks of every round about its own median, 7% to both sides. */

@@ -92,13 +92,12 @@ enum infer_status bench_compare_saved(const struct bench *b, int *slower) {
         const struct bench_result *r = find(b, old.test);
         if (!r) continue;
         struct bench_change c = bench_compare(r, &old, b->o->reps, reps);
-        char interval[64] = "";
+        char interval[64] = "", moved[64];
         if (isfinite(c.half))
             snprintf(interval, sizeof interval, "95%%: %+.1f .. %+.1f%%, ",
                      100 * (c.speed * exp(-c.half) - 1), 100 * (c.speed * exp(c.half) - 1));
-        fprintf(verdicts(b), "%-16s %9.1f -> %9.1f tok/s, %s %+.1f%% (%snoise %.1f%%): %s\n", r->test,
-                old.tok_s, r->tok_s, c.by_share ? "share" : "speed", 100 * (c.ratio - 1), interval,
-                100 * c.threshold, bench_verdict_name(c.verdict));
+        fprintf(verdicts(b), "%-16s %9.1f -> %9.1f tok/s, %s (%snoise %.1f%%): %s\n", r->test, old.tok_s,
+                r->tok_s, bench_moved(&c, moved), interval, 100 * c.threshold, bench_verdict_name(c.verdict));
         *slower += c.verdict == BENCH_SLOWER;
     }
     return tool_flush();

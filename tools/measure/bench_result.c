@@ -184,6 +184,14 @@ struct bench_turns_change bench_compare_turns(double *ratio, int n_block) {
     return c;
 }
 
+const char *bench_moved(const struct bench_change *c, char text[64]) {
+    if (c->ratio == 1 && c->speed != 1)
+        snprintf(text, 64, "speed %+.1f%%, share the other way", 100 * (c->speed - 1));
+    else
+        snprintf(text, 64, "%s %+.1f%%", c->by_share ? "share" : "speed", 100 * (c->ratio - 1));
+    return text;
+}
+
 const char *bench_verdict_name(enum bench_verdict v) {
     static const char *const names[] = {"no change", "faster", "SLOWER", "too noisy to tell"};
     return names[v];

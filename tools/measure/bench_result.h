@@ -67,4 +67,6 @@ struct bench_turns_change {
     double ratio, least, most;
 };
 struct bench_turns_change bench_compare_turns(double *ratio, int n_block);
+/* What moved, as words: "share -1.2%"; where speed and share moved apart, "speed +4.6%, share the other way". Returns text. */
+const char *bench_moved(const struct bench_change *c, char text[64]);
 const char *bench_verdict_name(enum bench_verdict v);
