@@ -28,6 +28,84 @@ static json_t *vectors(const char *name) {
     return file;
 }
 
+/* ---- what rules have in common ---- */
+
+/* Text i of all of a, b and c, by length: *n letters. */
+static bool text_of(int i, char text[8], size_t *n) {
+    static const int first[] = {0, 1, 4, 13, 40, 121, 364, 1093};
+    for (*n = 0; *n < 7 && i >= first[*n + 1]; ++*n) {
+    }
+    int rest = i - first[*n];
+    for (size_t k = 0; k < *n; k++, rest /= 3) text[k] = (char)('a' + rest % 3);
+    return *n < 7;
+}
+/* Some text of four letters more at most ends s[n]. */
+static bool goes_on(struct matcher *m, const char *s, size_t n) {
+    bool ends = false;
+    for (int k = 0; k < 121 && !ends; k++) {
+        char more[8], whole[16];
+        size_t n_more;
+        text_of(k, more, &n_more);
+        memcpy(whole, s, n), memcpy(whole + n, more, n_more);
+        matcher_reset(m);
+        ends = matcher_accept_bytes(m, whole, n + n_more) && matcher_complete(m);
+    }
+    return ends;
+}
+/* Each text is taken where all rules take it that must and none that must not; and no prefix is taken that nothing goes on from. */
+static void rules_that_meet(void **state) {
+    (void)state;
+    static const char *const rules = "one ::= [ab]* \"c\" [a-c]{0,2}\n"
+                                     "two ::= (\"a\" | \"bc\" | \"c\")+\n"
+                                     "three ::= two \"ca\" two? | inner inner\n"
+                                     "inner ::= \"a\" | \"b\" tail\ntail ::= \"c\"* | \"ab\"\n"
+                                     "four ::= & two !three\n",
+                             *const name[] = {"one", "two", "three", "four"};
+    struct infer_grammar *g[4], *met;
+    char text[512];
+    enum { N = 1093 };
+    static bool has[4][N];
+    for (int k = 0; k < 4; k++) {
+        snprintf(text, sizeof text, "root ::= %s\n%s", name[k], rules);
+        assert_ok(compile(&g[k], text));
+        for (int i = 0; i < N; i++) {
+            char s[8];
+            size_t n;
+            assert_true(text_of(i, s, &n));
+            has[k][i] = matches(g[k], s, n);
+        }
+    }
+    for (int want = 1; want < 81; want++) { /* of each rule: not named, must, must not */
+        int of[4], must = 0;
+        size_t at = (size_t)snprintf(text, sizeof text, "root ::= &");
+        for (int k = 0, w = want; k < 4; k++, w /= 3) {
+            of[k] = w % 3;
+            must += of[k] == 1;
+            if (of[k])
+                at += (size_t)snprintf(text + at, sizeof text - at, " %s%s", of[k] == 2 ? "!" : "", name[k]);
+        }
+        snprintf(text + at, sizeof text - at, "\n%s", rules);
+        assert_ok(compile(&met, text));
+        struct matcher *m;
+        assert_ok(matcher_open(&m, met, NULL));
+        for (int i = 0; i < N; i++) {
+            char s[8];
+            size_t n;
+            bool yes = true;
+            assert_true(text_of(i, s, &n));
+            for (int k = 0; k < 4; k++) yes &= !of[k] || has[k][i] == (of[k] == 1);
+            matcher_reset(m);
+            const bool open = matcher_accept_bytes(m, s, n), got = open && matcher_complete(m);
+            if (got != yes) fail_msg("%s: %.*s is %s", text, (int)n, s, got ? "taken" : "refused");
+            if (!must || !open || n > 4 || n == 0) continue; /* nothing is a beginning of no text, too */
+            if (!goes_on(m, s, n)) fail_msg("%s: nothing ends %.*s", text, (int)n, s);
+        }
+        matcher_close(m);
+        infer_grammar_free(met);
+    }
+    for (int k = 0; k < 4; k++) infer_grammar_free(g[k]);
+}
+
 /* ---- outside vectors ---- */
 
 static int check_texts(const struct infer_grammar *g, const char *name, const json_t *list, bool want) {
@@ -670,12 +748,13 @@ static void failing_allocations(void **state) {
 int main(void) {
     /* jansson keeps malloc here: when memory fails it frees a key by free(), whatever allocator it was given */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grammar_vectors),   cmocka_unit_test(schema_vectors),
-        cmocka_unit_test(grammar_files),     cmocka_unit_test(gbnf_language),
-        cmocka_unit_test(repeated_repeats),  cmocka_unit_test(schema_language),
-        cmocka_unit_test(grammar_errors),    cmocka_unit_test(schema_errors),
-        cmocka_unit_test(masks_are_right),   cmocka_unit_test(no_name_comes_twice),
-        cmocka_unit_test(pools_do_not_grow), cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(rules_that_meet),     cmocka_unit_test(grammar_vectors),
+        cmocka_unit_test(schema_vectors),      cmocka_unit_test(grammar_files),
+        cmocka_unit_test(gbnf_language),       cmocka_unit_test(repeated_repeats),
+        cmocka_unit_test(schema_language),     cmocka_unit_test(grammar_errors),
+        cmocka_unit_test(schema_errors),       cmocka_unit_test(masks_are_right),
+        cmocka_unit_test(no_name_comes_twice), cmocka_unit_test(pools_do_not_grow),
+        cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,6 +316,25 @@ static enum infer_status parse_alternatives(struct parser *P, bool nested, struc
     }
 }
 
+/* & a b !c, the whole of a rule */
+static enum infer_status parse_meet(struct parser *P, struct gexpr **out) {
+    P->p++;
+    TRY(new_expr(P, GE_MEET, out));
+    for (skip(P, false); P->p < P->end && *P->p != '\n' && *P->p != '\r'; skip(P, false)) {
+        struct gexpr *e;
+        TRY(new_expr(P, GE_RULE, &e));
+        e->negated = is(P, '!');
+        P->p += e->negated;
+        const size_t n = word_length(P);
+        if (!n) return fail(P, "expected the name of a rule behind &");
+        TRY(find_rule(P, P->p, n, &e->rule));
+        P->p += n;
+        add_kid(*out, e);
+        (*out)->n++;
+    }
+    return (*out)->n ? INFER_OK : fail(P, "expected the name of a rule behind &");
+}
+
 static enum infer_status parse_rule(struct parser *P) {
     size_t n = word_length(P);
     int rule;
@@ -330,7 +349,7 @@ static enum infer_status parse_rule(struct parser *P) {
         return err_set(INFER_E_INPUT, "grammar line %d: rule '%.*s' is defined twice", P->line,
                        (int)(n > 80 ? 80 : n), P->g->rule[rule].name);
     struct gexpr *body;
-    TRY(parse_alternatives(P, false, &body));
+    TRY(is(P, '&') ? parse_meet(P, &body) : parse_alternatives(P, false, &body));
     P->g->rule[rule].body = body;
     if (P->p < P->end && *P->p != '\n' && *P->p != '\r') return fail(P, "expected the end of the rule");
     skip(P, true);

@@ -222,6 +222,8 @@ static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, u
             TRY(build(g, k, start, to));
         }
         return INFER_OK;
+    case GE_MEET: /* grammar_meets */
+        break;
     }
     return INFER_OK;
 }
@@ -298,9 +300,10 @@ enum infer_status grammar_build(struct infer_grammar *g) {
     for (int i = 0; i < g->n_rule; i++) {
         struct grule *r = &g->rule[i];
         r->body_from = g->n_node;
-        TRY(build(g, r->body, r->start, r->end));
+        if (r->body->kind != GE_MEET) TRY(build(g, r->body, r->start, r->end));
         r->body_to = g->n_node;
     }
+    TRY(grammar_meets(g));
     g->start = g->rule[0].start;
     return turn_left(g);
 }

@@ -18,5 +18,8 @@ struct begins {
     uint16_t *call;
     uint32_t *first;
 };
+/* grammar_meet.c: the automata of rules that are what others have in common; those of all others are there. errors: INFER_E_INPUT (no regular
+ * rules; size), INFER_E_MEMORY */
+enum infer_status grammar_meets(struct infer_grammar *g);
 /* grammar_left.c: makes the automaton anew where a rule begins with itself. errors: INFER_E_INPUT (nothing else ends it; size), INFER_E_MEMORY */
 enum infer_status grammar_left(struct infer_grammar *g, const struct reaching *w, const struct begins *b);

@@ -12,6 +12,7 @@ enum gexpr_kind {
     GE_SEQ,    /* kids */
     GE_ALT,    /* kids */
     GE_REPEAT, /* kids->expr, min to max times; max -1: no end */
+    GE_MEET, /* kids, rules: texts of all that are not negated, and of none that is; n: how many. A rule's whole body */
 };
 struct grange {
     int32_t lo, hi;

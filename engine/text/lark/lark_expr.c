@@ -112,8 +112,6 @@ static enum infer_status parse_other(struct lark *K) {
     } no[] = {{"%lark", "%lark"},
               {"<", "a control token (<..>)"},
               {"@", "another grammar (@name)"},
-              {"~", "~ (not)"},
-              {"&", "& (and)"},
               {"'", "a string in single quotes"}};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
         const size_t n = strlen(no[i].begin);
@@ -175,10 +173,41 @@ static enum infer_status parse_counts(struct lark *K) {
     return INFER_OK;
 }
 
+/* ---- what texts have in common ---- */
+
+/* What was written from there on as a rule of its own; its number. */
+static int cut(struct lark *K, size_t from) {
+    if (K->rules.failed) return 0;
+    stext_put(&K->schemas, "m%d- ::= ", ++K->n_meet);
+    stext_add(&K->schemas, K->rules.p + from, K->rules.n - from);
+    stext_put(&K->schemas, "\n");
+    K->rules.n = from;
+    return K->n_meet;
+}
+static enum infer_status outside(const struct lark *K, const char *what) {
+    return err_set(INFER_E_UNSUPPORTED, "lark line %d: %s is not supported outside of a terminal", K->line,
+                   what);
+}
+
+/* ~atom: all other texts */
+static enum infer_status parse_not(struct lark *K) {
+    const size_t from = K->rules.n;
+    if (!K->terminal) return outside(K, "~ (not)");
+    K->p++;
+    lark_skip(K, false);
+    TRY(parse_atom(K));
+    const int other = cut(K, from);
+    if (!K->any) stext_put(&K->schemas, "any- ::= [\\U00000000-\\U0010FFFF]*\n");
+    K->any = true;
+    stext_put(&K->schemas, "m%d- ::= & any- !m%d-\n", ++K->n_meet, other);
+    stext_put(&K->rules, "m%d- ", K->n_meet);
+    return INFER_OK;
+}
+
 /* An atom and what repeats it. */
 static enum infer_status parse_part(struct lark *K) {
     stext_put(&K->rules, "( ");
-    TRY(parse_atom(K));
+    TRY(lark_is(K, '~') ? parse_not(K) : parse_atom(K));
     stext_put(&K->rules, ") ");
     lark_skip(K, false);
     const char c = K->p < K->end ? *K->p : 0;
@@ -204,7 +233,7 @@ static enum infer_status skip_alias(struct lark *K) {
 }
 
 static bool ends(const struct lark *K, bool nested) {
-    if (K->p >= K->end || *K->p == '|' || *K->p == '\n') return true;
+    if (K->p >= K->end || *K->p == '|' || *K->p == '&' || *K->p == '\n') return true;
     return (nested && (*K->p == ')' || *K->p == ']')) ||
            (K->end - K->p > 1 && K->p[0] == '-' && K->p[1] == '>');
 }
@@ -216,16 +245,43 @@ static bool goes_on(const struct lark *K) {
     return lark_is(&ahead, '|');
 }
 
+static enum infer_status parse_sequence(struct lark *K, bool nested) {
+    bool any = false;
+    lark_skip(K, nested);
+    while (!ends(K, nested)) {
+        TRY(parse_part(K));
+        any = true;
+        lark_skip(K, nested);
+    }
+    if (!any) stext_put(&K->rules, "\"\" ");
+    return INFER_OK;
+}
+
+/* Sequences with & between: the texts of all of them. */
+static enum infer_status parse_joined(struct lark *K, bool nested) {
+    enum { MOST = 64 };
+    const size_t from = K->rules.n;
+    int part[MOST], n = 0;
+    TRY(parse_sequence(K, nested));
+    while (lark_is(K, '&')) {
+        if (!K->terminal) return outside(K, "& (and)");
+        if (n + 1 >= MOST) return lark_bad(K, "more than 63 times &");
+        part[n++] = cut(K, from);
+        K->p++;
+        TRY(parse_sequence(K, nested));
+    }
+    if (!n) return INFER_OK;
+    part[n++] = cut(K, from);
+    stext_put(&K->schemas, "m%d- ::= &", ++K->n_meet);
+    for (int i = 0; i < n; i++) stext_put(&K->schemas, " m%d-", part[i]);
+    stext_put(&K->schemas, "\n");
+    stext_put(&K->rules, "m%d- ", K->n_meet);
+    return INFER_OK;
+}
+
 enum infer_status lark_alternatives(struct lark *K, bool nested) {
     for (;;) {
-        bool any = false;
-        lark_skip(K, nested);
-        while (!ends(K, nested)) {
-            TRY(parse_part(K));
-            any = true;
-            lark_skip(K, nested);
-        }
-        if (!any) stext_put(&K->rules, "\"\" ");
+        TRY(parse_joined(K, nested));
         TRY(skip_alias(K));
         lark_skip(K, nested);
         if (goes_on(K)) lark_skip(K, true);

@@ -18,7 +18,8 @@ struct lark {
     bool first;    /* and in front of the first one */
     bool terminal; /* what is read is a terminal's */
     bool common;   /* some terminal of common was imported */
-    int n_json, n_pieces;
+    int n_json, n_pieces, n_meet;
+    bool any; /* the rule "any-", all texts, is there */
     struct stext rules, ignored,
         schemas; /* GBNF of the rules, alternatives of what is ignored, rules of %json */
     struct arena arena;
