@@ -302,10 +302,10 @@ static void write_trace(struct session *s) {
 /* What the engine did, before it goes. */
 static void tell_profile(struct session *s) {
     struct memory_probe m;
-    const struct peak *peak = peak_of_isa(s->place.isa ? s->place.isa : "");
     const int threads = s->place.n_thread > 0 ? s->place.n_thread : 1;
     double gb_s = NAN;
     if (!s->show_profile || !s->engine) return;
+    const struct peak *peak = peak_of_isa(s->place.isa ? s->place.isa : "");
     if (s->roof_gb_s != 0) {
         profile_show(stderr, s->profile, s->roof_gb_s, s->roof_flops);
         return;
@@ -340,6 +340,8 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     progress_clear(&s->progress);
     if (st) {
         if (st == INFER_E_MEMORY && (s->drafter || !s->draft_model)) show_plan(s, &eo);
+        s->show_profile =
+            false; /* of nothing; and what it asks the machine would take the place of the reason */
         session_close(s);
         return st;
     }

@@ -510,6 +510,7 @@ run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_li
 run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
 if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi
 # ---- where the time goes
+run "what is wrong beside --profile" 2 "$infer" run -m "$llama" hello -q --profile --tp 2 --ep; err_has "no experts"
 run "profile" 0 "$infer" run -m "$llama" hello -n 4 --temp 0 -q --profile --trace "$dir/t.json"; err_has "decode: "; err_has "ffn_down"; err_has "roofs, measured now"
 run "the trace" 0 python3 -c '
 import json, sys
