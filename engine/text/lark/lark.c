@@ -75,14 +75,31 @@ static enum infer_status parse_import(struct lark *K) {
     return INFER_OK;
 }
 
-/* %llguidance {..}: options of another's engine; one of them says what is accepted. */
+/* %llguidance {..}: options of another's engine, two of which say what is accepted. source: LLGuidanceOptions; its page on syntax */
+static enum infer_status read_option(struct lark *K, const char *name, const json_t *v) {
+    static const char *const known[] = {"no_forcing", "allow_invalid_utf8", "allow_initial_skip",
+                                        "ignore_once"};
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && strcmp(known[i], name) != 0) i++;
+    if (i == sizeof known / sizeof *known)
+        return err_set(INFER_E_UNSUPPORTED, "lark line %d: %%llguidance: '%.40s' is not supported", K->line,
+                       name);
+    if (!json_is_boolean(v))
+        return err_set(INFER_E_INPUT, "lark line %d: %%llguidance: '%s' is not true or false", K->line, name);
+    if (!json_is_true(v)) return INFER_OK;
+    K->first |= strcmp(name, "allow_initial_skip") == 0;
+    K->once |= strcmp(name, "ignore_once") == 0;
+    return strcmp(name, "allow_invalid_utf8") == 0 ? lark_no(K, "'allow_invalid_utf8'") : INFER_OK;
+}
 static enum infer_status parse_options(struct lark *K) {
-    json_t *j;
+    enum infer_status st = INFER_OK;
+    const char *name;
+    json_t *j, *v;
     TRY(lark_object(K, "%llguidance", &j));
-    K->first |= json_is_true(json_object_get(j, "allow_initial_skip"));
-    const bool once = json_object_get(j, "skip_repetition") != NULL;
+    if (!json_is_object(j)) st = lark_bad(K, "%llguidance is an object of options");
+    json_object_foreach(j, name, v) if (!st) st = read_option(K, name, v);
     json_decref(j);
-    return once ? lark_no(K, "'skip_repetition'") : INFER_OK;
+    return st;
 }
 
 static enum infer_status parse_statement(struct lark *K) {
@@ -164,7 +181,7 @@ static enum infer_status give(struct lark *K, char **out, size_t *n_out) {
     if (K->ignores) {
         stext_put(&t, "ws- ::= ( ");
         stext_add(&t, K->ignored.p, K->ignored.n);
-        stext_put(&t, ")*\n");
+        stext_put(&t, K->once ? ")?\n" : ")*\n");
     }
     stext_add(&t, K->rules.p, K->rules.n);
     stext_add(&t, K->schemas.p, K->schemas.n);

@@ -16,6 +16,7 @@ struct lark {
     int line, depth;
     bool ignores;  /* some %ignore is there: what is ignored may stand behind each terminal of a rule */
     bool first;    /* and in front of the first one */
+    bool once;     /* and once, not again and again */
     bool terminal; /* what is read is a terminal's */
     bool common;   /* some terminal of common was imported */
     int n_json, n_pieces, n_meet;
