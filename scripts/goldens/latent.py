@@ -77,6 +77,18 @@ def round_v4(model):
             p.copy_(packed[2])
 
 
+def drafting_v4(tensors):
+    """The layer that drafts as published folders have it: the last one again, without experts, and what stands around it; nothing reads it."""
+    last = max(int(k.split(".")[1]) for k in tensors if k.startswith("layers."))
+    front, n = f"layers.{last}.", tensors["norm.weight"].shape[0]
+    out = {"mtp.0." + k[len(front):]: w.clone() for k, w in tensors.items() if k.startswith(front) and ".experts." not in k}
+    for k in ("e_proj", "h_proj"):
+        out[f"mtp.0.{k}.weight"] = torch.zeros(n, n).to(torch.float8_e4m3fn)
+        out[f"mtp.0.{k}.scale"] = torch.ones(-(-n // 128), -(-n // 128)).to(torch.float8_e8m0fnu)
+    out.update({f"mtp.0.{k}.weight": torch.ones(n).bfloat16() for k in ("enorm", "hnorm", "norm")})
+    return {**out, **{"mtp.0." + k: w.clone() for k, w in tensors.items() if k.startswith("hc_head_")}}
+
+
 def as_v4_packed(path):
     """The published folders themselves: FP8 with scales of blocks, experts as FP4 with scales of 32 columns, all powers of two."""
     as_v4(path)
@@ -90,7 +102,7 @@ def as_v4_packed(path):
                 continue
             assert (packed[2] == w.float()).all(), k
             out[k], out[k.replace(".weight", ".scale")] = packed[0], packed[1].to(torch.float8_e8m0fnu)
-    save_file(out, path / "model.safetensors", {"format": "pt"})
+    save_file({**out, **drafting_v4(out)}, path / "model.safetensors", {"format": "pt"})
     c = json.loads((path / "config.json").read_text())
     c.update(expert_dtype="fp4", quantization_config=dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic", scale_fmt="ue8m0", weight_block_size=[128, 128]))
     (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
@@ -142,7 +154,7 @@ LATENT = {
                                  "one of 128", marks=(36, 128), states=True, after=as_v4, **{
                                      **V4, "num_hidden_layers": 2, "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"],
                                      "mlp_layer_types": ["moe", "hash_moe"][::-1], "compress_rates": None, "index_topk": 9, "sliding_window": 33}),
-    "deepseek_v4-packed": moe("DeepseekV4", gap=0.002, about="deepseek_v4-published in FP8, with experts in FP4, as it is published", marks=(36, 128), states=True, prepare=round_v4,
+    "deepseek_v4-packed": moe("DeepseekV4", gap=0.002, about="deepseek_v4-published in FP8, with experts in FP4 and a layer that drafts, as it is published", marks=(36, 128), states=True, prepare=round_v4,
                               after=as_v4_packed, unread=True, **{
                                   **V4, "num_hidden_layers": 2, "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"], "mlp_layer_types": ["hash_moe", "moe"],
                                   "compress_rates": None, "index_topk": 9, "sliding_window": 33, "hidden_size": 128, "intermediate_size": 32, "moe_intermediate_size": 32}),
