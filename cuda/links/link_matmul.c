@@ -72,13 +72,18 @@ static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
            view_same(c->list->op[k->matmul].matmul.x, n->out);
 }
 
+/* An activation; of decode rows also what a gate leaves of attention's result. */
+static bool glu_fits(const struct link_case *c, const struct cuda_link *k, const struct op_glu *g) {
+    if (g->up.buf < 0) return g->act <= ACT_GELU_ERF;
+    return c->list->cls == ROW_DECODE && k->kind == LINK_RESIDUAL && g->act == ACT_SIGMOID &&
+           g->gate.width == g->out.width && g->up.width == g->out.width;
+}
 /* What stands in front of a matmul instead: it is done to rows, on their way into the matmul's form. */
 static bool before_fits(const struct link_case *c, const struct cuda_link *k) {
     const struct op *o = &c->list->op[k->before];
     const bool norm = o->kind == OP_NORM;
     const struct view x = norm ? o->norm.x : o->glu.gate, out = norm ? o->norm.out : o->glu.out;
-    if (norm ? o->norm.dim != x.width || op_norm_weights(&o->norm) != x.width
-             : o->glu.up.buf >= 0 || o->glu.act > ACT_GELU_ERF)
+    if (norm ? o->norm.dim != x.width || op_norm_weights(&o->norm) != x.width : !glu_fits(c, k, &o->glu))
         return false;
     return list_hands_over(c->list, k->before) && view_same(c->list->op[k->matmul].matmul.x, out);
 }

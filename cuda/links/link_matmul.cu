@@ -2,6 +2,7 @@
 #include "cuda/decode/gemv/act_made.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/decode_program_impl.h"
+#include "cuda/run/look.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "seam/op_list.h"
 
@@ -73,6 +74,40 @@ const struct prompt_code prompt_gated = {prompt_matmul_make, prompt_matmul_run};
 const struct decode_code decode_acted = {};
 const struct prompt_code prompt_acted = {prompt_matmul_make, prompt_matmul_run};
 
+// ---- inputs of gate and up, or of what attention left
+struct made_input {
+    bool made;
+    act_made from;
+};
+// What the link in front would make rows of (bfloat16 in two parts), unless the form is written over it: one kernel makes the form of it, and
+// rows where they are wanted.
+static bool take_parts(decode_link *d, rows x, made_input *e) {
+    decode_link *front = d - 1;
+    if (!d->from_rows || d->input.xo == front->output.xo || !front->to_rows || front->output.x.p != x.p ||
+        front->output.x.width != x.width)
+        return false;
+    e->made = true;
+    e->from.parts = front->output.xo;
+    e->from.parts_row = front->output.xo_row;
+    front->to_rows = false;
+    return true;
+}
+static void make_gate(const cuda_backend *b, const struct op_glu *g, made_input *e) {
+    const struct op_list *l = decode_list(b);
+    e->made = true;
+    e->from.gate = cuda_rows(b, l, g->gate);
+    e->from.up = cuda_rows(b, l, g->up);
+    e->from.act = g->act;
+}
+static enum infer_status make_input(const decode_step &s, const decode_link *d, const made_input &e, int rows,
+                                    bool overlap) {
+    if (!e.made) return decode_matmul_input(s, d, overlap);
+    act_rows_job in = d->input;
+    in.xo_pitch = decode_input_pitch(d, rows);
+    CU(act_made_give(in, e.from, rows, overlap, s.stream));
+    return INFER_OK;
+}
+
 // ---- RESIDUAL: the sum, and its norm for the next matmul
 static void make_residual(decode_maker &m, decode_link *d) {
     const struct op_list *l = decode_list(m.b);
@@ -86,7 +121,25 @@ static void make_residual(decode_maker &m, decode_link *d) {
     j.square_out = to.square;
     give_to(&j, to.form);
 }
-const struct decode_code decode_residual = {true, false, decode_matmul_has, make_residual, NULL, run, NULL};
+// With a gate in front, whose result nobody reads as rows.
+static void make_gated_residual(decode_maker &m, decode_link *d) {
+    const struct op_list *l = decode_list(m.b);
+    made_input *e = own<made_input>(d);
+    make_residual(m, d);
+    if (d->is.before < 0 || l->op[d->is.before].kind != OP_GLU || l->op[d->is.before].glu.up.buf < 0) return;
+    make_gate(m.b, &l->op[d->is.before].glu, e);
+    if (!look_watches(m.b) && take_parts(d, e->from.up, e)) e->from.up.p = NULL;
+    d->input.x.p = NULL;
+}
+static enum infer_status run_residual(const decode_step &s, const decode_link *d, bool overlap) {
+    const int rows = decode_rows(s, d);
+    gemv_args j = d->mm.job;
+    j.xo_pitch = decode_output_pitch(d, rows);
+    TRY(make_input(s, d, *own<made_input>(d), rows, overlap));
+    return decode_matmul_launch(s, &d->mm, j, rows);
+}
+const struct decode_code decode_residual = {true,         false, decode_matmul_has, make_gated_residual, NULL,
+                                            run_residual, NULL};
 const struct prompt_code prompt_residual = {prompt_matmul_make, prompt_matmul_run};
 
 // ---- LOW, LOW_GATED, LOW_SUM: these of one row, whose kernel multiplies by A and B, too
@@ -112,8 +165,7 @@ const struct prompt_code prompt_low = {}, prompt_low_gated = {}, prompt_low_sum 
 struct adapted_jobs {
     matmul_store store; // make_store
     lowrank_job low;
-    bool made; // ADAPTED_SUM: its input, by
-    act_made from;
+    made_input input; // ADAPTED_SUM
 };
 static lowrank_job low_job(const cuda_backend *b, const decode_link *d) {
     const struct op_list *l = decode_list(b);
@@ -142,17 +194,6 @@ const struct decode_code decode_adapted = {true,        false, decode_matmul_has
                                            run_adapted, NULL};
 const struct prompt_code prompt_adapted = {};
 
-// What the link in front would make rows of (bfloat16 in two parts, in another place than records): one kernel makes rows and records of it.
-static void take_parts(decode_link *d, adapted_jobs *e) {
-    decode_link *front = d - 1;
-    if (!d->from_rows || d->input.give != GIVE_RECORD || !front->to_rows ||
-        front->output.x.p != d->input.x.p || front->output.x.width != d->input.x.width)
-        return;
-    e->made = true;
-    e->from.parts = front->output.xo;
-    e->from.parts_row = front->output.xo_row;
-    front->to_rows = false;
-}
 // Onto the stream, to which the matmul adds then as RESIDUAL's does.
 static void make_adapted_sum(decode_maker &m, decode_link *d) {
     const struct op_list *l = decode_list(m.b);
@@ -161,21 +202,10 @@ static void make_adapted_sum(decode_maker &m, decode_link *d) {
     j.out = cuda_rows(m.b, l, link_writes(l, &d->is));
     adapted_jobs *e = own<adapted_jobs>(d);
     e->low = j;
-    e->made = d->is.first < d->is.matmul;
-    if (!e->made) take_parts(d, e);
-    if (d->is.first == d->is.matmul) return;
-    const struct op_glu *g = &l->op[d->is.first].glu;
-    e->from.gate = cuda_rows(m.b, l, g->gate);
-    e->from.up = cuda_rows(m.b, l, g->up);
-    e->from.act = g->act;
-}
-static enum infer_status make_input(const decode_step &s, const decode_link *d, int rows, bool overlap) {
-    const adapted_jobs *e = own<adapted_jobs>(d);
-    if (!e->made) return decode_matmul_input(s, d, overlap);
-    act_rows_job in = d->input;
-    in.xo_pitch = decode_input_pitch(d, rows);
-    CU(act_made_give(in, e->from, rows, overlap, s.stream));
-    return INFER_OK;
+    if (d->is.first < d->is.matmul)
+        make_gate(m.b, &l->op[d->is.first].glu, &e->input);
+    else
+        take_parts(d, d->input.x, &e->input);
 }
 static enum infer_status run_adapted_sum(const decode_step &s, const decode_link *d, bool overlap) {
     lowrank_job low = own<adapted_jobs>(d)->low;
@@ -183,7 +213,7 @@ static enum infer_status run_adapted_sum(const decode_step &s, const decode_link
     gemv_args j = d->mm.job;
     low.one = rows == 1;
     j.xo_pitch = decode_output_pitch(d, rows);
-    TRY(make_input(s, d, rows, overlap));
+    TRY(make_input(s, d, own<adapted_jobs>(d)->input, rows, overlap));
     CU(op_lowrank_down(low, tiles, false, op_queue{s.stream, overlap}));
     CU(op_lowrank_up(low, tiles, op_queue{s.stream, overlap}));
     return decode_matmul_launch(s, &d->mm, j, rows);

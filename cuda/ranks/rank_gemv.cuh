@@ -9,7 +9,7 @@
 
 // What follows the sums of a warp's step: it is sent, and the one before it, whose sums the others have sent meanwhile, is finished.
 template <int R, bool RECORDS> struct rank_finish {
-    static constexpr bool there = true, apart = false, adds = false;
+    static constexpr bool there = true, apart = false, adds = false, twin = false;
     const rank_gemv_job &e;
     uint32_t epoch;
     int held;

@@ -57,8 +57,12 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
         if (decode_code_of(&p->link[i])->hand_over)
             decode_code_of(&p->link[i])->hand_over(b, &p->link[i], 1 + (uint32_t)i);
     if (p->link[1].is.product == PRODUCT_ROWS) p->link[1].mm.job.first = true;
-    for (int i = 0; int8 && i < p->n_link; i++)
-        if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_streamk(b, &p->link[i], i);
+    if (int8) decode_twins(b, p);
+    for (int i = 0; int8 && i < p->n_link && i < MOST_TAGS; i++) {
+        const decode_link *d = &p->link[i];
+        if (is_matmul(d) && !d->mm.twin && !(i + 1 < p->n_link && d[1].mm.twin))
+            decode_streamk(b, &p->link[i], i);
+    }
     return true;
 }
 

@@ -206,8 +206,8 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, gem
     }
     j.n_cand = l->blocks * l->k->warps;
     if (j.cand) s.p->n_cand = j.n_cand;
-    CU(launch_overlapped(l->k->run[j.give_handoff || j.take_handoff], l->blocks, l->k->warps * 32,
-                         mm_smem(l->k, j.x_bytes), true, s.stream, j));
+    CU(launch_overlapped(l->twin ? l->twin : l->k->run[j.give_handoff || j.take_handoff], l->blocks,
+                         l->k->warps * 32, mm_smem(l->k, j.x_bytes), true, s.stream, j));
     return INFER_OK;
 }
 // The rows of a launch that begins with row `first` of the step.
@@ -299,5 +299,6 @@ cudaError_t decode_matmul_prepare(void) {
     cudaError_t e = mm_prepare();
     if (e == cudaSuccess) e = streamk_prepare();
     if (e == cudaSuccess) e = gemv_adapted_prepare();
+    if (e == cudaSuccess) e = gemv_twin_prepare();
     return e == cudaSuccess ? skinny_prepare() : e;
 }

@@ -4,6 +4,7 @@
 #include "cuda/decode/attend/attend_decode.h"
 #include "cuda/decode/gemv/gemv_adapted.h"
 #include "cuda/decode/gemv/gemv_streamk.h"
+#include "cuda/decode/gemv/gemv_twin.h"
 #include "cuda/decode/gemv/post_norm.h"
 #include "cuda/decode/skinny/skinny.h"
 #include "cuda/run/decode_program.h"
@@ -40,6 +41,7 @@ struct matmul_link {
     bool few[3];                          // the kernels for up to 2, 4 and 8 rows fit
     const struct streamk_kernel *streamk; // one row of codes: instead of k; NULL: not
     streamk_job streamk_job;
+    gemv_twin twin; // one row of codes: instead of k, beside the link in front; NULL: not
     const struct gemv_adapted_kernel
         *adapted;                 // one row of codes with what adapters add: instead of k; NULL: not
     gemv_adapted_job adapted_job; // but for .j
@@ -153,3 +155,5 @@ void decode_post_give(decode_maker &m, decode_link *d);
 void decode_post_make(decode_maker &m, decode_link *d);
 // decode_streamk.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_streamk.cuh where that is faster.
 void decode_streamk(const cuda_backend *b, decode_link *d, int i);
+// decode_twins.cu: gives links that read the row of the one in front kernels that run beside that one's.
+void decode_twins(const cuda_backend *b, struct decode_program *p);

@@ -201,7 +201,7 @@ static void check(const struct model *m, const char *type, int at, int n_row, in
 }
 
 static void count_blocks(const char *name, float alone, float without, int n) {
-    static const char *const plain[] = {"kv_put",      "attn_add",  "ffn_add",
+    static const char *const plain[] = {"kv_put",      "attn_add",  "ffn_add", "attn_gated",
                                         "layer_scale", "attn_norm", "ffn_norm"};
     (void)alone, (void)without;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
@@ -280,6 +280,29 @@ static void post_norms_agree_with_ref(void **state) {
         model_close(m);
         free(want);
         free(got);
+    }
+}
+
+/* A sum whose steps do not come out even between the multiprocessors of a card is shared out by units: of Q6_K, of Q4_K. */
+static void sums_that_are_shared_out_agree_with_ref(void **state) {
+    static const char *const types[] = {"q4_k_m", "q4_k_s"};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        static struct run r;
+        struct model *m = open_synth("tiny-tall", types[t]);
+        const size_t n = (size_t)m->n_vocab;
+        float *out = malloc(2 * N_DECODE * n * 4);
+        for (int side = 0; side < 2; side++) {
+            run_open(&r, side ? &backend_cuda : &backend_ref, m, NULL, 0, 1);
+            for (int i = 0; i < N_DECODE; i++)
+                run_step(&r, ROW_DECODE, i, 1, out + (size_t)(side * N_DECODE + i) * n);
+            run_close(&r);
+        }
+        const double decode = relative(out + N_DECODE * n, out, N_DECODE * n);
+        print_message("%s: decode %.1e of the norm\n", types[t], decode);
+        assert_true(decode <= TOL_CUDA_DECODE_ONE);
+        model_close(m);
+        free(out);
     }
 }
 
@@ -515,6 +538,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
         cmocka_unit_test(post_norms_agree_with_ref),
+        cmocka_unit_test(sums_that_are_shared_out_agree_with_ref),
         cmocka_unit_test(prompts_of_states_are_cut_on_a_grid),
         cmocka_unit_test(experts_of_one_row_agree_with_ref),
         cmocka_unit_test(experts_of_many_rows_agree_with_ref),

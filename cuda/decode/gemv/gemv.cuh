@@ -11,9 +11,9 @@
 #include "cuda/decode/gemv/gemv_mma.cuh"
 
 // Nobody but finish() follows a sum (else: rank_gemv.cuh). apart: a step's row tiles are of two matrices; adds: it looks at the row and adds to the
-// sums (gemv_adapted.cuh).
+// sums (gemv_adapted.cuh); twin: what it reads is there when it begins (gemv_twin.cu).
 struct only_finish {
-    static constexpr bool there = false, apart = false, adds = false;
+    static constexpr bool there = false, apart = false, adds = false, twin = false;
 };
 // GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
@@ -44,7 +44,7 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
         pdl_trigger();
     } else {
         pdl_trigger();
-        if (!beside) pdl_wait();
+        if (!beside && !REST::twin) pdl_wait();
     }
 
     if constexpr (REST::adds) rest.starts();
@@ -140,7 +140,7 @@ DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta, REST &rest
         best = best_of_warp(best);
         if (lane == 0) j.cand[blockIdx.x * W + w] = make_float2(best.v, __int_as_float(best.i));
     }
-    if (beside) pdl_wait(); // what follows this kernel follows the one before, too
+    if (beside || REST::twin) pdl_wait(); // what follows this kernel follows the one before, too
 }
 
 // L2 < 0: one region

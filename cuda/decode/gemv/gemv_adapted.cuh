@@ -125,7 +125,7 @@ template <int R, int EPI> DEV int adapted_column(const gemv_adapted_job &e, int 
 }
 // What follows the sums of a warp's step. A lane has a row; of one row tile, lanes 16 and up have the odd ranks.
 template <int GA, int R, int W, int EPI, bool PACKETS> struct adapted_finish {
-    static constexpr bool there = true, apart = EPI == EPI_GLU, adds = true;
+    static constexpr bool there = true, apart = EPI == EPI_GLU, adds = true, twin = false;
     const gemv_adapted_job &e;
     adapted_shared &m;
     int region, cta, n_cta;

@@ -3,15 +3,14 @@
 #include "cuda/decode/gemv/gemv_shared.h"
 #include "cuda/plan/streamk.h"
 
-extern const struct streamk_kernel streamk_q4k[4], streamk_q6k[3];
+extern const struct streamk_kernel streamk_q4k[5], streamk_q6k[4];
 
-template <class T> static bool each(T f) {
-    for (int i = 0; i < 4; i++)
-        if (f(&streamk_q4k[i])) return true;
-    for (int i = 0; i < 3; i++)
-        if (f(&streamk_q6k[i])) return true;
+template <class T, int N> static bool any(const struct streamk_kernel (&k)[N], T f) {
+    for (const struct streamk_kernel &one : k)
+        if (f(&one)) return true;
     return false;
 }
+template <class T> static bool each(T f) { return any(streamk_q4k, f) || any(streamk_q6k, f); }
 const struct streamk_kernel *streamk_find(enum layout l, enum layout l2, int ga, int epilogue) {
     const struct streamk_kernel *found = NULL;
     each([&](const struct streamk_kernel *k) {

@@ -155,7 +155,7 @@ DEV void streamk_input(const gemv_args &j, M &m, uint8_t *x, uint64_t *xbar, flo
                 bulk_copy(smem_address(x + (size_t)u * XU), j.x + (size_t)u * j.x_unit, XU, b);
         }
         __syncwarp();
-        if (EPI != EPI_POST && j.n_square && w == 0) {
+        if (EPI != EPI_POST && EPI != EPI_ADD && j.n_square && w == 0) {
             const float v = row_factor<true>(j, 0);
             if (lane == 0) *rs = v;
         }
@@ -182,12 +182,12 @@ DEV float streamk_sum(const streamk_job &e, const streamk_range &at, int end, fl
     return v;
 }
 
-// PACKETS: the input (POST) or the result comes in packets.
+// PACKETS: the input (ADD, POST) or the result comes in packets.
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
 DEV void streamk_one(const streamk_job &e, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int XU = GA == 16 ? REC_BYTES_16 : REC_BYTES_32, ROWS = 16 * R;
-    constexpr bool beside = PACKETS && EPI == EPI_POST;
+    constexpr bool beside = PACKETS && (EPI == EPI_ADD || EPI == EPI_POST);
     const gemv_args &j = e.j;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     streamk_range at = {e.share[region], e.more[region], cta, 0, 0};
@@ -222,14 +222,17 @@ DEV void streamk_one(const streamk_job &e, int region, int cta, int n_cta) {
     int u = at.lo - first * U + w, held = -1, mine = -1;
     best_value best = {-INFINITY, 0x7fffffff};
     streamk_stream stream = {0, 0, 0};
+    ahead a = {0, 0, 0};
     float y = 0;
 #pragma unroll 1
     for (int ti = 0;; ti++) {
         const int buf = ti % W, step = first + ti;
         const bool more = step * U < at.hi && at.lo < at.hi;
+        ahead next = {0, 0, 0};
         if (more) {
             m.clear();
             if (EPI == EPI_POST && buf == w && !(late && ti == 0)) stream = look_at_stream(e, step);
+            if (EPI == EPI_ADD && buf == w && !(late && ti == 0)) next = look_ahead<R, EPI>(j, step, 0);
             const int end = min(U, at.hi - step * U);
 #pragma unroll 1
             for (; u < end; u += W) {
@@ -262,12 +265,13 @@ DEV void streamk_one(const streamk_job &e, int region, int cta, int n_cta) {
                     mine = of;
                     y = v;
                 } else
-                    finish<R, EPI, PACKETS, true>(j, region, of, v, j.n_square ? *rs_at : 1.f, ahead{0, 0, 0},
-                                                  best, given);
+                    finish<R, EPI, PACKETS, true>(j, region, of, v, j.n_square ? *rs_at : 1.f, a, best,
+                                                  given);
             }
         }
         if (!more) break;
         held = buf == w ? ti / W : -1;
+        a = next;
     }
     if (EPI == EPI_POST && mine >= 0) finish_post(e, mine, y, stream, tag);
     if (beside) pdl_wait(); // what follows this kernel follows the one before, too
