@@ -4,8 +4,16 @@
 
 #include <stdio.h>
 
-/* CTX_USEFUL: a shorter context is not proposed. */
-enum { MAX_SLOTS = 1024, CTX_STEP = 256, CTX_USEFUL = 2048, KV_STEP = 1024, MOST_KV = 1 << 30 };
+/* CTX_USEFUL: a shorter context is not proposed. BATCH_EXPERTS: prompt rows of a step of a mixture on a card, each of whose experts then has
+ * twice as many. */
+enum {
+    BATCH_EXPERTS = 4096,
+    MAX_SLOTS = 1024,
+    CTX_STEP = 256,
+    CTX_USEFUL = 2048,
+    KV_STEP = 1024,
+    MOST_KV = 1 << 30
+};
 
 struct search {
     const struct model *m;
@@ -80,6 +88,19 @@ static enum infer_status search_layers(struct plan *p, struct search *s) {
     return INFER_OK;
 }
 
+/* Rows that nothing is given up for. */
+static enum infer_status widen_steps(struct search *s) {
+    const int before = s->set.n_batch;
+    const bool open = !s->options->batch && !s->options->all_logits && s->options->place.memory.total_bytes;
+    bool fits;
+    if (!open || s->m->share.group || before >= BATCH_EXPERTS || !plan_has_experts(s->m, s->m->n_layer))
+        return INFER_OK;
+    s->set.n_batch = BATCH_EXPERTS;
+    TRY(try_fit(s, &fits));
+    if (!fits) s->set.n_batch = before;
+    return INFER_OK;
+}
+
 enum infer_status plan_search(struct plan *p, const struct model *m, const struct plan_options *options,
                               struct plan_settings *set) {
     struct search s = {m, options, *set};
@@ -111,6 +132,7 @@ enum infer_status plan_search(struct plan *p, const struct model *m, const struc
         s.set.state_host |= !fits;
     }
     if (layers_open) TRY(search_layers(p, &s));
+    TRY(widen_steps(&s));
     *set = s.set;
     return INFER_OK;
 }

@@ -420,6 +420,10 @@ run "plan: of a card that nobody knows" 0 "$infer" plan --as 24,sm_89 --json; ou
 run "plan: a card that is not here" 0 "$infer" plan --as rtx-5090; out_has "on cuda (rtx-5090)"; out_has "not measured"; err_empty
 run "plan: a card by its size" 0 "$infer" plan --as 24,sm_89; out_has "22118.4 MiB"
 run "plan: limits of the card's memory" 0 "$infer" plan --as 24,sm_89 --vram-limit 8G; out_has "8192.0 MiB  fits"
+"$infer" synth --shape tiny-moe --type q8_0 -q -o "$dir/mixture.gguf"
+run "plan: steps of a mixture" 0 "$infer" plan -m "$dir/mixture.gguf" --as h200 --ctx 8192; out_has ", 4096 prompt rows"
+run "plan: where nothing is left" 0 "$infer" plan -m "$dir/mixture.gguf" --as h200 --ctx 8192 --vram-limit 700M; out_has ", 2048 prompt rows"; out_has "  fits"
+run "plan: steps as they are asked for" 0 "$infer" plan -m "$dir/mixture.gguf" --as h200 --ctx 8192 --batch 1024; out_has ", 1024 prompt rows"
 run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reserve 4G; out_has "20480.0 MiB  fits"
 run "plan: pictures on a card" 0 "$infer" plan -m "$tests/golden/tower/qwen3vl" --as 24,sm_89; out_has "pictures, on the card:"; out_has "left beside the model"
 run "plan: pictures beside it" 0 "$infer" plan -m "$tests/golden/tower/qwen3vl" --as 24,sm_89 --mmproj-device cpu --json; out_has '"of_card": 0'
