@@ -480,9 +480,9 @@ run "plan: pages behind a chunk are not kept" 0 "$infer" plan -m "$dir/llama4.gg
 run "plan: experts on the CPU" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1; out_has "experts of layers 0 to 0 on cpu"; out_has "experts on the CPU"; out_has "TAKEN"
 run "plan: experts on the CPU, as JSON" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1 --json; out_has '"cpu_experts": 1'; out_has '"host_weight_bytes"'
 run "plan: all on the card" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090; if grep -q "on the CPU" "$dir/out"; then fail "shared"; fi
-all=$("$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --json | sed -n 's/.*"taken": \([0-9]*\),/\1/p')
-run "plan: one byte less is shared" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --vram-limit $((all - 1)); out_has "experts on the CPU"; out_has "layers on the CPU"; out_has "TAKEN"
-run "plan: which a card alone does not do" 1 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --device cuda --vram-limit $((all - 1)); out_has "would fit: --device auto --cpu-experts"
+all=$("$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --batch 2048 --json | sed -n 's/.*"taken": \([0-9]*\),/\1/p')
+run "plan: one byte less is shared" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --batch 2048 --vram-limit $((all - 1)); out_has "experts on the CPU"; out_has "layers on the CPU"; out_has "TAKEN"
+run "plan: which a card alone does not do" 1 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --batch 2048 --device cuda --vram-limit $((all - 1)); out_has "would fit: --device auto --cpu-experts"
 run "plan: experts of a dense model" 2 "$infer" plan --as rtx-4090 --cpu-experts 1; err_has "--cpu-experts 1: this model has no experts"; err_lines 1
 run "plan: experts and layers" 2 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1 --gpu-layers 1; err_has "not with --gpu-layers 1"; err_lines 1
 run "more than this machine has" 1 "$infer" -p hello --device cpu --ctx 67000000 --slots 64; out_empty; err_has "DOES NOT FIT"; err_has "would fit: --ctx"
