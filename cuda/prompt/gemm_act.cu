@@ -58,10 +58,9 @@ DEV void act_send(const prompt_job &j, const float (&d)[BN / 2], int slab0, int 
     asm volatile("bar.sync 1, 256;" ::: "memory");
     const int left = min(BN / 2, n_row - t0 - PART * (BN / 2));
     if (threadIdx.x != 128 || left <= 0) return;
-    uint8_t *to = j.glu + ((size_t)(t0 >> 8) * j.glu_k_tiles + slab0 / 4) * PROMPT_TILE_BYTES +
-                  ((t0 & 255) + PART * (BN / 2)) * 128;
     for (int tile = 0; tile < 2 && slab0 / 4 + tile < j.glu_k_tiles; tile++)
-        bulk_store(to + (size_t)tile * PROMPT_TILE_BYTES, out + tile * (BN * 64), (uint32_t)left * 128);
+        prompt_send<BN>(j.glu + (size_t)(slab0 / 4 + tile) * PROMPT_TILE_BYTES, j.glu_k_tiles,
+                        t0 + PART * (BN / 2), left, out + tile * (BN * 64));
 }
 template <int BN>
 DEV void act_finish(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, int t0, int n_row,
@@ -87,10 +86,9 @@ __global__ void __launch_bounds__(384, 1) gemm_act_kernel(const __grid_constant_
     prompt_barriers<R, CL>(full, empty);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x < 32)
-            for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-                prompt_produce<R, L, BN, CL, 1>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN,
-                                                ring, full, empty, rank, stage, phase);
+        for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
+            prompt_produce<R, L, BN, CL, 4>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, n_row,
+                                            ring, full, empty, rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int warp = (threadIdx.x >> 5) - 4;
@@ -129,9 +127,22 @@ static cudaError_t act_start(const prompt_job &j, int n, int sm_count, cudaStrea
 }
 template <int L>
 static cudaError_t act_tokens(const prompt_job &j, int tokens, int n, int sm_count, cudaStream_t s) {
-    return tokens == 256   ? act_start<L, 256>(j, n, sm_count, s)
-           : tokens == 128 ? act_start<L, 128>(j, n, sm_count, s)
-                           : act_start<L, 64>(j, n, sm_count, s);
+    switch (tokens) {
+    case 320:
+        return act_start<L, 320>(j, n, sm_count, s);
+    case 288:
+        return act_start<L, 288>(j, n, sm_count, s);
+    case 256:
+        return act_start<L, 256>(j, n, sm_count, s);
+    case 224:
+        return act_start<L, 224>(j, n, sm_count, s);
+    case 192:
+        return act_start<L, 192>(j, n, sm_count, s);
+    case 128:
+        return act_start<L, 128>(j, n, sm_count, s);
+    default:
+        return act_start<L, 64>(j, n, sm_count, s);
+    }
 }
 cudaError_t prompt_act_launch(const prompt_job &j, enum layout l, int tokens, int n, int sm_count,
                               cudaStream_t s) {

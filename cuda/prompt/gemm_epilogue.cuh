@@ -11,6 +11,11 @@ template <int L> DEV slab slab_of(const prompt_job &j, int slab0, int warp, int 
                 at + warp * tile};
 }
 
+// Of BN tokens from t0 on, those before the next tile of activations.
+template <int BN> DEV int prompt_before_next(int t0) {
+    return PROMPT_TILE_ROWS % BN ? PROMPT_TILE_ROWS - (t0 & 255) : BN;
+}
+
 // Member that holds a slab; the launcher has checked that there is one.
 DEV const prompt_member &member_of(const prompt_job &j, int slab) {
     int i = 0;
@@ -37,13 +42,16 @@ template <int N> DEV void prompt_gate(float (&d)[N], int act) {
 template <bool WIDE, int BN>
 DEV void prompt_put_gated(const prompt_job &j, const float (&d)[BN / 2], const prompt_column &col, int row,
                           int n_row) {
+    const int before = prompt_before_next<BN>(row & ~7);
 #pragma unroll
     for (int q = 0; q < 2; q++) {
         uint8_t *at = j.glu + prompt_offset(row + q, col, j.glu_k_tiles);
         int left = n_row - row - q;
 #pragma unroll
-        for (int i = 0; i < BN / 8; i++)
+        for (int i = 0; i < BN / 8; i++) {
+            if (8 * i == before) at += (size_t)(j.glu_k_tiles - 1) * PROMPT_TILE_BYTES;
             if (8 * i < left) prompt_put(at + i * 1024, WIDE, d[4 * i + q]);
+        }
     }
 }
 // One column of sums, rows 8 i + q: loads of STEP blocks of 8 rows go ahead of their stores, which the compiler may not
@@ -78,6 +86,12 @@ DEV void prompt_store_gated(const prompt_job &j, const float (&d)[BN / 2], int s
         prompt_put_gated<true, BN>(j, d, col, row, n_row);
     else
         prompt_put_gated<false, BN>(j, d, col, row, n_row);
+}
+// Blocks of 8 rows whose loads go ahead: up to 16, in equal parts of a tile's tokens.
+static __host__ __device__ constexpr int prompt_step(int tokens) {
+    int step = 16;
+    while (tokens / 8 % step) step--;
+    return step;
 }
 // Sums d[4 i + 2 h + q] of rows t0 + 8 i + 2 t + q.
 template <int EPI, int BN, int STEP = BN == 256 ? 16 : 4>

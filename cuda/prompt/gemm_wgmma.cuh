@@ -9,7 +9,7 @@
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/gemm_epilogue.cuh"
 #include "cuda/common/cluster.cuh"
-#include "cuda/common/wgmma.cuh"
+#include "cuda/common/wgmma_wide.cuh"
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
 // units (64 columns of BN tokens).
@@ -28,6 +28,15 @@ DEV void bulk_store(void *dst, uint32_t src, uint32_t bytes) {
         : "memory");
 }
 DEV void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// The same of n tokens from t0 on, to where they lie in a column of activation tiles that begins at to.
+template <int BN> DEV void prompt_send(uint8_t *to, int k_tiles, int t0, int n, uint32_t src) {
+    to += (size_t)(t0 >> 8) * k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128;
+    const int first = PROMPT_TILE_ROWS % BN ? min(n, prompt_before_next<BN>(t0)) : n;
+    bulk_store(to, src, (uint32_t)first * 128);
+    if (n > first)
+        bulk_store(to + (size_t)(k_tiles - 1) * PROMPT_TILE_BYTES + first * 128, src + first * 128,
+                   (uint32_t)(n - first) * 128);
+}
 DEV void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // A ring's barriers, of all blocks of the cluster.
@@ -109,24 +118,48 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
     if (lane < CL) cluster_arrive(empty + last * 8, lane);
 }
 
+// A block's share of a tile's activations, BN / CL tokens: in one piece, or two where they go on in the next tile of activations; no
+// more than there are, to whole blocks of 8, where a tile may end behind the last activations.
+struct prompt_share {
+    const uint8_t *x;  // of the first piece
+    int first, n, all; // bytes of the first piece, of both, of the tile
+};
+template <int BN, int CL> DEV prompt_share prompt_share_of(const prompt_job &j, int t0, int n_row, int rank) {
+    constexpr int most = BN * 128 / CL;
+    const uint8_t *x =
+        j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * most;
+    if (PROMPT_TILE_ROWS % BN == 0) return prompt_share{x, most, most, BN * 128};
+    const int before = prompt_before_next<BN>(t0) * 128 - rank * most,
+              all = min(BN, (n_row - t0 + 7) & ~7) * 128, n = min(most, all - rank * most);
+    if (before <= 0) x += (size_t)(j.k_tiles - 1) * PROMPT_TILE_BYTES;
+    return prompt_share{x, before <= 0 ? n : min(n, before), n, all};
+}
+template <int BN, int CL>
+DEV void prompt_share_copy(const prompt_job &j, const prompt_share &s, int k, uint32_t to, uint32_t bar) {
+    constexpr bool whole = PROMPT_TILE_ROWS % BN == 0;
+    const uint8_t *x = s.x + (size_t)k * PROMPT_TILE_BYTES;
+    if (whole || s.first > 0) bulk_multicast(to, x, s.first, bar, (1 << CL) - 1);
+    if (!whole && s.n > s.first)
+        bulk_multicast(to + s.first, x + s.first + (size_t)(j.k_tiles - 1) * PROMPT_TILE_BYTES, s.n - s.first,
+                       bar, (1 << CL) - 1);
+}
+
 // WARPS warps, their part of eight row tiles' codes each: a warp begins its lanes' copies one after the other, and one warp takes longer for
 // eight of them than few tokens take. Thread 0 copies this block's share of the activations, too.
 template <class R, int L, int BN, int CL, int WARPS>
-DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
-                        int rank, int &stage, uint32_t &phase) {
+DEV void prompt_produce(const prompt_job &j, int slab0, int t0, int n_row, uint32_t ring, uint32_t full,
+                        uint32_t empty, int rank, int &stage, uint32_t &phase) {
     using F = operands<L>;
     constexpr int TILES = 8 / WARPS; // of a warp
     const int lane = threadIdx.x & 31, mine = (threadIdx.x >> 5) * TILES + (lane & (TILES - 1));
-    const uint8_t *x =
-        j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
+    const prompt_share x = prompt_share_of<BN, CL>(j, t0, n_row, rank);
     const uint8_t *w = j.w + (size_t)slab_tile(j, slab0 + mine) * j.u * F::unit;
     for (int k = 0; k < j.k_tiles; k++) {
         uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
         barrier_wait(empty + stage * 8, phase ^ 1);
         if (threadIdx.x == 0) {
-            barrier_expect(bar, R::stage);
-            bulk_multicast(at + rank * (BN * 128 / CL), x + (size_t)k * PROMPT_TILE_BYTES, BN * 128 / CL, bar,
-                           (1 << CL) - 1);
+            barrier_expect(bar, x.all + 8 * R::tile);
+            prompt_share_copy<BN, CL>(j, x, k, at + rank * (BN * 128 / CL), bar);
         }
         __syncwarp();
         if (lane < TILES)
@@ -163,9 +196,8 @@ DEV void prompt_finish_gated(const prompt_job &j, float (&d)[BN / 2], int slab0,
     barrier_fence();
     asm volatile("bar.sync 1, 256;" ::: "memory");
     if (threadIdx.x == 128)
-        bulk_store(j.glu + ((size_t)(t0 >> 8) * j.glu_k_tiles + slab0 / 8) * PROMPT_TILE_BYTES +
-                       (t0 & 255) * 128,
-                   out, (uint32_t)min(BN, n_row - t0) * 128);
+        prompt_send<BN>(j.glu + (size_t)(slab0 / 8) * PROMPT_TILE_BYTES, j.glu_k_tiles, t0,
+                        min(BN, n_row - t0), out);
 }
 
 template <int L, int EPI, int BN, int CL>
@@ -184,8 +216,8 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-            prompt_produce<R, L, BN, CL, 4>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
-                                            full, empty, rank, stage, phase);
+            prompt_produce<R, L, BN, CL, 4>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, n_row,
+                                            ring, full, empty, rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int warp = (threadIdx.x >> 5) - 4;
@@ -201,7 +233,7 @@ __global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constan
             if constexpr (EPI == EPILOGUE_GLU)
                 prompt_finish_gated<BN>(j, d, slab0, warp, t0, n_row, ring + R::stages * R::stage);
             else
-                prompt_store<EPI, BN, BN == 64 ? 8 : 16>(j, d, slab0 + warp, t0, n_row);
+                prompt_store<EPI, BN, prompt_step(BN)>(j, d, slab0 + warp, t0, n_row);
         }
         if (EPI == EPILOGUE_GLU && threadIdx.x == 128) bulk_wait();
     }
@@ -233,6 +265,16 @@ cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t 
 }
 template <int L, int EPI>
 cudaError_t prompt_tile(const prompt_job &j, int tokens, int n, int sm_count, cudaStream_t s) {
+    if constexpr (L != LAYOUT_F32) switch (tokens) {
+        case 320:
+            return prompt_start<L, EPI, 320>(j, n, sm_count, s);
+        case 288:
+            return prompt_start<L, EPI, 288>(j, n, sm_count, s);
+        case 224:
+            return prompt_start<L, EPI, 224>(j, n, sm_count, s);
+        case 192:
+            return prompt_start<L, EPI, 192>(j, n, sm_count, s);
+        }
     return tokens == 256   ? prompt_start<L, EPI, 256>(j, n, sm_count, s)
            : tokens == 128 ? prompt_start<L, EPI, 128>(j, n, sm_count, s)
                            : prompt_start<L, EPI, 64>(j, n, sm_count, s);

@@ -3,21 +3,11 @@
 // whatever the tile or the neighbours.
 //
 // A cluster of two blocks takes 256 rows of an expert's matrix and a tile of up to 256 of its pairs (moe_grouped.h), multiplied as 64, 128, 192
-// or 256 columns; tiles come with the larger ones first, so that taking turns is fair. In each block one warp streams its 128 rows'
+// or 256 columns; tiles come with the larger ones first, so that taking turns is fair. In each block four warps stream its 128 rows'
 // codes and its share of the activations, multicast to both, and two warpgroups of 64 rows each consume them.
 #pragma once
 #include "cuda/prompt/gemm_wgmma.cuh"
 #include "cuda/prompt/moe_grouped.h"
-
-DEV void wgmma_rs(float (&d)[96], const uint32_t (&a)[4], uint32_t b) {
-    asm volatile("{\n" WGMMA_DESCRIPTOR(
-                     "db", "%100") "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" W64
-                                   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77"
-                                   ", %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91"
-                                   ", %92, %93, %94, %95}, {%96, %97, %98, %99}, db, 1, 1, 1, 0;\n}"
-                 : D64(d, 0), D16(d, 64), D16(d, 80)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages beside each other and beside what leaves the block: gated units, or
 // sums of 64 pairs, each warpgroup's 64 of a pair PITCH bytes apart, so that lanes do not meet in a bank.
@@ -43,29 +33,30 @@ DEV const uint8_t *moe_grouped_row_tile(const pair_gemm &j, const moe_grouped_it
     return j.w + (size_t)at * j.u * unit_bytes;
 }
 
-// One warp: lane i < 8 copies row tile i's codes, lanes 8 .. this block's half of each block of positions.
+// Four warps: lanes 0 and 1 of each copy a row tile's codes, lane 2 this block's half of a block of positions.
 template <class R, int L>
 DEV void moe_grouped_produce(const pair_gemm &j, const moe_grouped_item &t, uint32_t ring, uint32_t full,
                              uint32_t empty, int rank, int &stage, uint32_t &phase) {
     using F = operands<L>;
     constexpr int HALF = PAIR_BLOCK_BYTES / 2;
-    const int lane = threadIdx.x & 31, n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK, b = lane - 8;
-    const bool sends = b >= 0 && b < n_block;
+    const int lane = threadIdx.x & 31, b = threadIdx.x >> 5, n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK,
+              mine = 2 * b + (lane & 1);
+    const bool sends = lane == 2 && b < n_block;
     const uint8_t *x =
         j.x + ((size_t)(t.first / PAIR_BLOCK + b) * j.k_tiles) * PAIR_BLOCK_BYTES + rank * HALF;
-    const uint8_t *w = moe_grouped_row_tile(j, t, t.slab0 + lane, F::unit);
+    const uint8_t *w = moe_grouped_row_tile(j, t, t.slab0 + mine, F::unit);
     for (int k = 0; k < j.k_tiles; k++) {
         const uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
         barrier_wait(empty + stage * 8, phase ^ 1);
-        if (lane == 0) barrier_expect(bar, n_block * PAIR_BLOCK_BYTES + 8 * R::tile);
+        if (threadIdx.x == 0) barrier_expect(bar, n_block * PAIR_BLOCK_BYTES + 8 * R::tile);
         __syncwarp();
         if (sends)
             bulk_multicast(at + b * PAIR_BLOCK_BYTES + rank * HALF, x + (size_t)k * PAIR_BLOCK_BYTES, HALF,
                            bar, 3);
-        if (lane < 8)
+        if (lane < 2)
 #pragma unroll
             for (int i = 0; i < F::n_piece; i++)
-                bulk_copy(at + R::x + lane * R::tile + i * F::piece_bytes,
+                bulk_copy(at + R::x + mine * R::tile + i * F::piece_bytes,
                           w + (size_t)(k / tiles_per_unit<L>)*F::unit + F::piece(k % tiles_per_unit<L>, i),
                           F::piece_bytes, bar);
         if (++stage == R::stages) {
@@ -294,10 +285,9 @@ __global__ void __launch_bounds__(384, 1) moe_grouped_wgmma_kernel(const __grid_
     const int n_item = j.o.tile[0].x * n_block;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x < 32)
-            for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2)
-                moe_grouped_produce<R, L>(j, moe_grouped_item_of(j, item, n_block, rank), ring, full, empty,
-                                          rank, stage, phase);
+        for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2)
+            moe_grouped_produce<R, L>(j, moe_grouped_item_of(j, item, n_block, rank), ring, full, empty, rank,
+                                      stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int warp = (threadIdx.x >> 5) - 4;

@@ -617,6 +617,8 @@ static void entries_of_a_route_give_the_same_bits(void **state) {
     for (int t = 0; t < QUANT_COUNT; t++) {
         assert_ok(cuda_routes_check((enum quant_type)t, 544, 768, 301));
         assert_ok(cuda_routes_check((enum quant_type)t, 96, 256, 65));
+        assert_ok(cuda_routes_check((enum quant_type)t, 160, 512,
+                                    1040)); // tiles that end in another tile of activations
     }
 }
 

@@ -114,6 +114,22 @@ static void routes_have_no_hole(void **state) {
     for (int b = 0; b < ROUTE_BUCKETS; b++) assert_int_equal(route_bucket(route_bucket_rows(b)), b);
 }
 
+/* Rows over a multiple of 256 fit beside the others: a card of 132 processors takes matrices of 4,096, 8,192 and 16,384 rows, at most four,
+ * two and one tiles of tokens at once, in one round up to 320 rows a tile, and in the fewest that are wide enough. */
+static void few_rows_more_cost_no_round(void **state) {
+    (void)state;
+    static const int slabs[] = {256, 512, 1024};
+    for (int i = 0; i < 3; i++)
+        for (int n = 1024 >> i; n <= 1280 >> i; n++) {
+            int r = route_default(GROUP_WGMMA, LAYOUT_Q4K, 90, 132, slabs[i], n),
+                tokens = cuda_routes[r].tokens, tiles = slabs[i] / 16 * ((n + tokens - 1) / tokens),
+                least = (n + (4 >> i) - 1) / (4 >> i);
+            if (tiles > 66) fail_msg("%d rows: %d tiles of %d tokens", n, tiles, tokens);
+            if (tokens < least || tokens >= least + 32)
+                fail_msg("%d rows: tiles of %d tokens for %d", n, tokens, least);
+        }
+}
+
 /* What was measured is found again by the same card and build, and by no other; a damaged file is an empty one. */
 static void tuned_entries_are_kept(void **state) {
     (void)state;
@@ -300,6 +316,7 @@ int main(void) {
         cmocka_unit_test(sizes_do_not_wrap),
         cmocka_unit_test(arenas_align_and_fail),
         cmocka_unit_test(routes_have_no_hole),
+        cmocka_unit_test(few_rows_more_cost_no_round),
         cmocka_unit_test(tuned_entries_are_kept),
         cmocka_unit_test(halves_round_trip),
         cmocka_unit_test(threads_spread_over_nodes),
