@@ -510,6 +510,13 @@ static void lives_and_neighbours(void **state) {
     struct backend_config c = {.list = {[ROW_PROMPT] = &l}};
     assert_true(config_uses_group(&c, 3) && !config_uses_group(&c, 0));
     assert_true(config_uses_store(&c, 1) && !config_uses_store(&c, 0));
+    struct op more[] = {{.kind = OP_CONV, .conv = {.x = x, .out = h, .state = 2}},
+                        {.kind = OP_ATTEND, .attend = {.q = x, .out = h, .store = 4, .entries = 7}}};
+    struct op_list states = {ROW_DECODE, more, 2, buf, N, 10, 4};
+    assert_false(config_uses_state(&c, 2));
+    c.list[ROW_DECODE] = &states;
+    assert_true(config_uses_state(&c, 2) && !config_uses_state(&c, 1));
+    assert_true(config_uses_store(&c, 4) && config_uses_store(&c, 6) && !config_uses_store(&c, 2));
 
     for (int i = 0; i < N; i++) buf[i].row_bytes = 64;
     buf[H].rows = BUF_ROWS_OUT, buf[H].offset = 640, buf[GU].offset = 640 + 256 - 1,
