@@ -37,8 +37,9 @@ static int run_of(const struct work *w, const struct lowrank_part *p, int t, int
     while (t + n < end && scale_of(w, p, t + n) != 0 && (n == 0 || w->pairs == 1)) n++;
     return n;
 }
-static size_t matrix_of(const struct work *w, int t, int j) {
-    return w->o->choice.buf < 0 ? 0 : (size_t)cpu_row(w->s, w->o->choice, t)[j];
+/* -1: the part has none of the expert's. */
+static int matrix_of(const struct work *w, const struct lowrank_part *p, int t, int j) {
+    return w->o->choice.buf < 0 ? 0 : op_lowrank_matrix(w->o, p, (int)cpu_row(w->s, w->o->choice, t)[j]);
 }
 
 /* A's rows r0 .. r0 + n of a part, times rows t0 .. end of x. */
@@ -48,7 +49,9 @@ static void down(const struct work *w, const struct lowrank_part *p, int r0, int
     for (int t = t0, run; t < end; t += run ? run : 1) {
         run = run_of(w, p, t, end);
         for (int j = 0; run && j < w->pairs; j++) {
-            const float *a = p->a + (matrix_of(w, t, j) * (size_t)p->r + (size_t)r0) * k,
+            const int e = matrix_of(w, p, t, j);
+            if (e < 0) continue;
+            const float *a = p->a + ((size_t)e * (size_t)p->r + (size_t)r0) * k,
                         *at = cpu_row(w->s, w->o->x, t) + (w->o->by_choice ? (size_t)j * k : 0);
             const struct cpu_x x = {(const uint8_t *)at, cpu_stride(w->s, w->o->x) * sizeof(float), 0};
             w->product((const uint8_t *)a, row, n, p->k, x, run, y, NULL, false);
@@ -70,7 +73,9 @@ static void up(const struct work *w, const struct lowrank_part *p, int i, int n,
     for (int t = t0; t < end; t++) {
         const float s = scale_of(w, p, t);
         for (int j = 0; s != 0 && j < w->pairs; j++) {
-            const float *b = p->b + matrix_of(w, t, j) * (size_t)p->r * (size_t)p->n + i,
+            const int e = matrix_of(w, p, t, j);
+            if (e < 0) continue;
+            const float *b = p->b + (size_t)e * (size_t)p->r * (size_t)p->n + i,
                         *low = low_of(w, t, j) + p->at;
             const float all = o->weighted ? s * cpu_row(w->s, o->choice, t)[o->n_used + j] : s;
             float *out = cpu_row(w->s, o->out, t) + p->col * w->pairs + j * p->n + i;

@@ -42,9 +42,9 @@ static enum infer_status take_part(struct sharing *s, const struct lowrank_part 
     struct lowrank_part own = *p;
     float *a, *b;
     own.n = 0;
-    if (g->member[0].n_stack != p->n_stack)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "%s: ranks that have whole experts (.ep) have no adapters of these", s->of->path);
+    own.n_stack = g->member[0].n_stack;
+    if (p->a) own.a += (size_t)share->stack * (size_t)p->r * (size_t)p->k;
+    own.b += (size_t)share->stack * (size_t)p->r * (size_t)p->n;
     for (int i = 0; i < g->n_member; i++) {
         const struct overlap o = overlap_of(g, share, i, p);
         if (o.n < 1) continue;
@@ -53,17 +53,20 @@ static enum infer_status take_part(struct sharing *s, const struct lowrank_part 
         own.n += o.n;
     }
     if (!own.n) return INFER_OK;
-    const size_t rows = (size_t)p->n_stack * (size_t)p->r;
+    const struct lowrank_part from = own;
+    const size_t rows = (size_t)own.n_stack * (size_t)own.r;
     if (g->k != p->k) {
         own.k = g->k;
-        if (!(own.a = a = numbers(s, p, g->k))) return err_set(INFER_E_MEMORY, "out of memory for adapters");
-        copy_columns(a, g->k, 0, p->a, p->k, share->k, g->k, rows);
+        if (!(own.a = a = numbers(s, &from, g->k)))
+            return err_set(INFER_E_MEMORY, "out of memory for adapters");
+        copy_columns(a, g->k, 0, from.a, p->k, share->k, g->k, rows);
     }
     if (own.n != p->n) {
-        if (!(own.b = b = numbers(s, p, own.n))) return err_set(INFER_E_MEMORY, "out of memory for adapters");
+        if (!(own.b = b = numbers(s, &from, own.n)))
+            return err_set(INFER_E_MEMORY, "out of memory for adapters");
         for (int i = 0; i < g->n_member; i++) {
             const struct overlap o = overlap_of(g, share, i, p);
-            if (o.n > 0) copy_columns(b, own.n, o.own - own.col, p->b, p->n, o.from, o.n, rows);
+            if (o.n > 0) copy_columns(b, own.n, o.own - own.col, from.b, p->n, o.from, o.n, rows);
         }
     }
     s->a->part[s->a->n_part++] = (struct adapter_part){id, 0, own};

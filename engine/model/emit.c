@@ -46,7 +46,8 @@ void emit_op(struct emitter *e, const char *name, struct op op) {
                                         .out = op.experts.out,
                                         .n_used = op.experts.n_used,
                                         .by_choice = op.experts.by_choice,
-                                        .weighted = op.experts.weighted});
+                                        .weighted = op.experts.weighted,
+                                        .first = op.experts.first});
 }
 
 /* Groups of dim elements of x; an absent norm (w NULL) is none. */

@@ -159,9 +159,9 @@ enum { HEAD_PARTS = 4 };
 /* What a rank has of a state: of each of n_row rows of `whole` numbers the sections, one behind the other. n_row 0: all of it. */
 enum { STATE_SECTIONS = 3 };
 /* Which group of the whole model a rank's group of weights is a share of: member i has the columns of that one's product from col[i] on, by
- * its inputs from k on. */
+ * its inputs from k on; of stacks the matrices from stack on. */
 struct group_share {
-    int of, col[WEIGHT_GROUP_MAX], k;
+    int of, col[WEIGHT_GROUP_MAX], k, stack;
 };
 struct state_share {
     int n_row, whole, n_section;

@@ -50,6 +50,7 @@ enum infer_status shard_columns(struct shard *s, struct weight_group *g, struct 
 }
 /* Of stacks with a matrix for each head or expert. */
 static enum infer_status cut_stacks(struct shard *s, struct weight_group *g, struct span span) {
+    share_of(s, g)->stack = span.first;
     for (int i = 0; i < g->n_member; i++) {
         const struct weight from = g->member[i];
         struct weight *w = &g->member[i];

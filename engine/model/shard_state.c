@@ -140,9 +140,9 @@ static enum infer_status cut_ssm_in(struct shard *s, struct layer *l, const stru
     put(&part[1], xbc, (struct span){x + inner + groups + b.first, b.n});
     put(&part[1], step, (struct span){dt + h->head.first, h->head.n});
     const int bc = 2 * inner + b.first;
-    s->m->share.group[part[0].id] = (struct group_share){in->id, {own.first, inner + own.first}, 0};
+    s->m->share.group[part[0].id] = (struct group_share){in->id, {own.first, inner + own.first}, 0, 0};
     s->m->share.group[part[1].id] =
-        (struct group_share){in->id, {bc, bc + groups, 2 * inner + 2 * groups + h->head.first}, 0};
+        (struct group_share){in->id, {bc, bc + groups, 2 * inner + 2 * groups + h->head.first}, 0, 0};
     in->n = part[0].n + part[1].n;
     in->split = part, in->n_split = 2;
     return INFER_OK;

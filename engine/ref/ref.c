@@ -183,9 +183,12 @@ static void lowrank_row(struct ref *r, const struct op_lowrank *o, const struct 
     const float *x = ref_row(r, o->x, t), *choice = o->choice.buf >= 0 ? ref_row(r, o->choice, t) : NULL;
     float *out = ref_row(r, o->out, t);
     if (!choice) lowrank_product(p, 0, s, x, out + p->col);
-    for (int j = 0; choice && j < o->n_used; j++)
-        lowrank_product(p, (int)choice[j], o->weighted ? s * (double)choice[o->n_used + j] : s,
+    for (int j = 0; choice && j < o->n_used; j++) {
+        const int e = op_lowrank_matrix(o, p, (int)choice[j]);
+        if (e < 0) continue;
+        lowrank_product(p, e, o->weighted ? s * (double)choice[o->n_used + j] : s,
                         o->by_choice ? x + (size_t)j * (size_t)p->k : x, out + p->col * o->n_used + j * p->n);
+    }
 }
 static void ref_lowrank(struct ref *r, const struct op_lowrank *o) {
     const bool wanted = r->list->buf[o->out.buf].rows == BUF_ROWS_OUT;

@@ -584,7 +584,13 @@ struct op_lowrank {
     const struct lowrank *w;
     int n_used;
     bool by_choice, weighted;
+    int first; /* of experts: the one whose matrices come first, as in `experts`; nothing is added where a part has not the chosen one's */
 };
+/* The matrix of a part for an expert, -1: it has it not. */
+static inline int op_lowrank_matrix(const struct op_lowrank *o, const struct lowrank_part *p, int expert) {
+    const int e = expert - o->first;
+    return e >= 0 && e < p->n_stack ? e : -1;
+}
 
 struct op {
     enum op_kind kind;

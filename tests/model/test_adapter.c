@@ -23,6 +23,7 @@ static void read_golden(struct golden *g, const char *const name[2], char adapte
 
 static bool have_cuda, loose; /* loose: engines that follow may round F32 to TF32 */
 static int n_rank;            /* of engines that follow */
+static bool whole_experts;    /* the same: a rank has some experts, whole */
 
 static struct infer_engine *engine(const struct infer_model *m, const char *device, int threads,
                                    struct infer_adapter *const *adapter, const float *scale, int n) {
@@ -37,6 +38,7 @@ static struct infer_engine *engine(const struct infer_model *m, const char *devi
                                            .all_logits = true,
                                            .strict_fp32 = !loose,
                                            .ranks = n_rank,
+                                           .ep = whole_experts,
                                            .gpu_layers = -1,
                                            .cpu_experts = -1,
                                            .adapter = (const struct infer_adapter *const *)adapter,
@@ -115,7 +117,7 @@ static void as_peft(void **state) {
     }
 }
 
-/* Each rank adds what is of its heads and columns: on two and three of them. */
+/* Each rank adds what is of its heads and columns, or experts: on two and three of them. */
 static void as_peft_on_ranks(void **state) {
     (void)state;
     for (int i = 0; i < N_ROWS; i++) {
@@ -124,7 +126,13 @@ static void as_peft_on_ranks(void **state) {
         check_on(&o, "ref", 2, "two ranks of ref", TOL_LOGITS_REF);
         n_rank = 3;
         if (cpu_isa_best() != CPU_ISA_NONE) check_on(&o, "cpu", 3, "three ranks of cpu", TOL_LOGITS_FAST);
-        n_rank = 0;
+        whole_experts = i == N_ROWS - 1; /* mixtral */
+        for (n_rank = 2; whole_experts && n_rank < 4; n_rank++) {
+            check_on(&o, "ref", 2, "ranks of ref with whole experts", TOL_LOGITS_REF);
+            if (cpu_isa_best() == CPU_ISA_NONE) continue;
+            check_on(&o, "cpu", 3, "ranks of cpu with whole experts", TOL_LOGITS_FAST);
+        }
+        n_rank = 0, whole_experts = false;
         adapted_close(&o);
     }
 }
@@ -661,7 +669,7 @@ static void the_store_knows(void **state) {
     folder_remove(&d);
 }
 
-/* Not of experts of which ranks have whole ones; a scale that is none; the adapter of another model. */
+/* A scale that is none; the adapter of another model. */
 static void engines_that_have_none(void **state) {
     (void)state;
     struct infer_model *m, *other;
@@ -672,26 +680,14 @@ static void engines_that_have_none(void **state) {
     assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/llama"), NULL));
     assert_ok(infer_model_open(&other, path, NULL));
     assert_ok(infer_adapter_open(&a, m, test_path(path, sizeof path, "golden/adapter/llama"), NULL));
-    struct infer_model *experts;
-    struct infer_adapter *of_experts;
-    assert_ok(infer_model_open(&experts, test_path(path, sizeof path, "golden/hf/mixtral"), NULL));
-    assert_ok(infer_adapter_open(&of_experts, experts, test_path(path, sizeof path, "golden/adapter/mixtral"),
-                                 NULL));
-    const struct infer_adapter *list[] = {of_experts};
+    const struct infer_adapter *list[] = {a};
     struct infer_engine_options o = {.device = "cpu",
                                      .ctx = 64,
-                                     .ranks = 2,
-                                     .ep = true,
                                      .gpu_layers = -1,
                                      .cpu_experts = -1,
                                      .adapter = list,
+                                     .adapter_scale = nan,
                                      .n_adapter = 1};
-    assert_int_equal(infer_engine_create(&e, experts, &o), INFER_E_UNSUPPORTED);
-    assert_non_null(strstr(infer_error(), "ranks that have whole experts (.ep)"));
-    infer_adapter_close(of_experts);
-    infer_model_close(experts);
-    list[0] = a;
-    o.ranks = 0, o.ep = false, o.adapter_scale = nan;
     assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_INPUT);
     o.adapter_scale = NULL;
     assert_int_equal(infer_engine_create(&e, other, &o), INFER_E_INPUT);
