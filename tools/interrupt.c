@@ -18,8 +18,9 @@ static struct {
     struct infer_vision *volatile vision;
     volatile sig_atomic_t count, idle;
     bool serves, follows;
-    volatile int64_t last; /* of a rank that follows: milliseconds at which a Ctrl-C came */
-    int woken;             /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
+    volatile int64_t
+        last;  /* of a rank that follows: milliseconds at which a signal came that rank 0 hears, too */
+    int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
 } on = {.woken = -1};
 
 /* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
@@ -42,20 +43,19 @@ static void wake(void) {
     errno = e;
 }
 
-static void on_interrupt_of_rank(void) {
+/* Of a rank that follows: the second within a second. */
+static bool once_more(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    const int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-    if (on.last && now - on.last < 1000) end_interrupted();
+    const int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000, before = on.last;
     on.last = now;
+    return before && now - before < 1000;
 }
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
-    if (on.follows) {
-        on_interrupt_of_rank();
-        return;
-    }
+    if (on.follows && once_more()) end_interrupted();
+    if (on.follows) return;
     on.count++;
     wake();
     if (on.idle) return;
@@ -98,6 +98,8 @@ void interrupt_ends_at_once(void) {
 
 /* Ends the program as the signal does by default, without a file half written or a terminal without echo; a server well. */
 static void on_end(int signal_number) {
+    if (on.follows && on.serves && signal_number == SIGTERM && !once_more())
+        return; /* rank 0 answers what it has */
     outfile_remove_unfinished();
     term_echo(true);
     if (on.serves && signal_number == SIGTERM) _exit(EXIT_DONE);

@@ -17,7 +17,8 @@ void interrupt_stops_picture(struct infer_vision *v);
 /* As after interrupt_stops(NULL, NULL), for a Ctrl-C that came before too: a step that was stopped would only let the next write
  * wait for its reader. */
 void interrupt_ends_at_once(void);
-/* From here on another rank, in the same terminal, hears Ctrl-C: two within a second end this one. */
+/* From here on another rank hears Ctrl-C, in the same terminal, and of a server SIGTERM, as who stops a job sends it to all: two within a
+ * second end this one. */
 void interrupt_follows(void);
 /* With idle set Ctrl-C does nothing but end interrupt_wait_for. */
 void interrupt_idle(bool idle);

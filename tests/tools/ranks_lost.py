@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A rank that is killed, or stands still, in any phase: the job ends within 10 s, with exit code 70 and the rank's name on every other rank.
 INFER_SLOW: a program with sanitizers has 30 s, and begins later. usage: ranks_lost.py INFER TESTS"""
-import http.client
+import http.client, json
 from ranks_of import *
 
 MODEL = dir.name + "/model.gguf"
@@ -91,8 +91,21 @@ def interrupted():
     same(f"{name}: two end it", [r.end(15 * SLOW) for r in ranks], [70, 130])
     check(f"{name}: both say so", "is gone" in ranks[0].said() and "infer: interrupted" in ranks[1].said(), [r.said() for r in ranks])
 
+def stopped():
+    """SIGTERM to all ranks of a server, as launchers and systemd send it: what runs is answered"""
+    ranks, got = by_hand(2, *PHASES["server"], "--drain", 60), []
+    until("SIGTERM", lambda: b" at http" in ranks[0].text(ranks[0].err))
+    c = http.client.HTTPConnection("127.0.0.1", int(re.search(rb" at http://127.0.0.1:(\d+)", ranks[0].text(ranks[0].err))[1]), timeout=100)
+    c.request("POST", "/v1/completions", json.dumps({"prompt": "hello", "max_tokens": 300, "ignore_eos": True, "loop_stop": False, "stream": True}))
+    r = c.getresponse()
+    r.read(10)
+    for rank in ranks: rank.p.send_signal(signal.SIGTERM)
+    text = r.read()
+    check("SIGTERM: the answer is whole", b'"finish_reason":"length"' in text and b"[DONE]" in text, text[-300:])
+    same("SIGTERM: exit codes", [rank.end(60 * SLOW) for rank in ranks], [0, 0])
+
 parts = [lambda p=p, v=v, h=h: one(p, v, h) for p in PHASES for v, h in ((0, signal.SIGKILL), (1, signal.SIGKILL), (2, signal.SIGSTOP))]
-parts += [interrupted, lambda: one("decode", 0, signal.SIGSTOP), lambda: while_loading(1, signal.SIGKILL), lambda: while_loading(2, signal.SIGSTOP), lambda: while_meeting(signal.SIGKILL)]
+parts += [interrupted, stopped, lambda: one("decode", 0, signal.SIGSTOP), lambda: while_loading(1, signal.SIGKILL), lambda: while_loading(2, signal.SIGSTOP), lambda: while_meeting(signal.SIGKILL)]
 if MPIRUN: parts += [lambda: under_mpirun(signal.SIGKILL), lambda: under_mpirun(signal.SIGSTOP)]
 all_at_once(parts, 6)
 done()
