@@ -8,9 +8,9 @@
 #include "base/stbds.h"
 
 enum {
-    MOST_SPOTS = 1 << 18,
+    MOST_SPOTS = 1 << 16,
     MOST_SETS = 1 << 14,
-    MOST_LOOKED = 1 << 24 /* spots, of all rules of a grammar */
+    MOST_LOOKED = 1 << 22 /* spots, of all rules of a grammar */
 };
 
 /* A place, and the spot to go on at when its rule is done; 0: none. */
