@@ -133,8 +133,39 @@ for args, words in ((("--say", "no-such-program"), "no-such-program"), (("--say"
     out, err = talk("--hear", "text", *args, text="x\n", code=1)
     check(f"{args}", err.startswith("voice: ") and words in err and "Traceback" not in err, err)
 check("a recogniser that fails", "false {} ended with 1" in talk("--hear", "false {}", "--pause", "0.1", "a.wav", code=1)[1])
+check("a recogniser that is not there", "voice: --hear magic {}: magic is not there" in talk("--hear", "magic {}", "a.wav", code=1)[1])
+path = os.environ["PATH"]
+os.mkdir("bin"), os.symlink(sys.executable, "bin/python3")
+os.environ["PATH"] = os.path.abspath("bin")
+for args, words in ((("--say", "espeak-ng --stdin"), "espeak-ng is not there: apt-get install espeak-ng, or --say CMD"), (("--record", "arecord -q", "--hear", HEAR), "arecord is not there: apt-get install alsa-utils"), (("--play", "aplay -q -"), "aplay is not there: apt-get install alsa-utils")):
+    err = talk("--hear", "text", *args, text="x\n", code=1)[1]
+    check(f"packages of {args}", words in err and err.count("\n") == 1, err)
+os.environ["PATH"] = path
+err = talk("--hear", HEAR, "--record", "false", code=1)[1]
+check("a microphone that fails", err == "voice: false ended with 1\n", err)
+for how in (("--say", "'"), ("--play", ""), ("--pause", "-1"), ("--pause", "nan"), ("-n", "0"), ("a.wav",)):
+    err = talk("--hear", "text", *how, text="x\n", code=2)[1]
+    check(f"{how}", "voice: error: " in err and "Traceback" not in err, err)
+reads, writes = os.pipe()
+os.close(reads)
+for name, stdout, code, words in ("full", os.open("/dev/full", os.O_WRONLY), 1, "No space left"), ("closed", writes, 0, ""):
+    p = subprocess.run([sys.executable, program, "--url", f"http://127.0.0.1:{site.server_port}", "--play", PLAY, "--say", SAY, "--hear", "text"], input="x\n", stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=300)
+    os.close(stdout)
+    check(f"stdout is {name}", p.returncode == code and words in p.stderr and p.stderr.count("\n") <= bool(words), p)
 check("none of that name", "none of vosk:FOLDER" in talk("--hear", "magic", code=1)[1])
-check("nobody there", "voice: http://127.0.0.1:1" in talk("--hear", "text", text="x\n", url="http://127.0.0.1:1", code=1)[1])
+err = talk("--hear", "text", text="x\n", url="http://127.0.0.1:1", code=1)[1]
+check("nobody there", err == "voice: http://127.0.0.1:1: Connection refused: infer serve -m FILE is to run there, or --url says where\n", err)
+for says, words in (b"<html>", "is no infer serve"), (b"data: {\n\n", "is no infer serve"), (b'data: {"x": 1}\n\n', "is no infer serve"), (None, "broke off"), (b'data: {"choices": []}\n\n', "broke off"):
+    class Other(Handler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(says or b'data: {"choices": []}\n\ndata: {"ch')
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    err = talk("--hear", "text", text="x\n", url=f"http://127.0.0.1:{other.server_port}", code=1)[1]
+    check(f"a server that says {says}", words in err and err.count("\n") == 1, err)
 with wave.open("stereo.wav", "wb") as w: w.setparams((2, 2, 44100, 0, "NONE", "")), w.writeframes(bytes(400))
 check("another rate", "has not 16000 Hz" in talk("--hear", HEAR, "stereo.wav", code=1)[1])
 open("text.wav", "w").write("no sound")
