@@ -162,6 +162,14 @@ run(*bench, "--plot", "plot.svg", "--plot-with", "two,wide")
 svg = open("plot.svg").read()
 check("over threads and bits", svg.count("<g ") == 2 and ">threads<" in svg and ">bits of a weight<" in svg and svg.count("<circle") == 6
       and ">tg64, 2 threads<" in svg and ">1<" in svg and ">2<" in svg and xml.etree.ElementTree.fromstring(svg) is not None, svg)
+many = json.load(open("good"))
+many["results"] = [{**many["results"][0], "test": f"tg{1 + i % 25}@d{i}"} for i in range(300)]
+put("many", json.dumps(many))
+out, err = run(*bench, "--plot", "plot.svg", "--plot-with", "many")
+root = xml.etree.ElementTree.parse("plot.svg").getroot()
+names = [(int(g.get("transform").split()[1][:-1]) + int(t.get("y")), int(t.get("x")) + 7 * len(t.text)) for g in root.iter("{http://www.w3.org/2000/svg}g") for t in g if t.get("fill") and t.text]
+check("more than a drawing has", "plot.svg: 45 of 301 results are not drawn: 256 is the most" in err and err.count("\n") == 1, err)
+check("all names are in the picture", len(names) > 25 and max(y for y, x in names) < int(root.get("height")) and max(x for y, x in names) < int(root.get("width")), (names, root.attrib))
 check("without a drawing", "--plot" in run(*bench, "--plot-with", "two", code=2)[1])
 check("not over the model", "--plot" in run(*bench, "--ablate", "--plot", "x", code=2)[1])
 out, err = run("bench", "--device", "cpu", "-t", "2", "-p", "0", "-n", "4", "-r", "1", "--ablate")

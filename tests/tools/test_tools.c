@@ -136,8 +136,12 @@ static void doctor_knows_what_to_do(void **state) {
          {"--device ref"}},
         {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cuda': {'well': false}}, 'model': {'file': 'm', 'place': {'fits': false}}}",
          {"do not use cuda", "make the model fit"}},
-        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': null}, 'cuda': {'well': null}}, 'model': {'file': '', 'problem': 'none'}}",
+        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': null}, 'cuda': {'well': null}}, 'model': {'file': 'm', 'place': {'fits': true}}}",
          {"$TMPDIR"}},
+        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': true}}, 'model': {'file': '/x/y', 'problem': 'no model: ..'}}",
+         {"the default one to /x/y"}},
+        {"{'devices': {'cpu': {'usable': true}}, 'self_test': {'cpu': {'well': true}}, 'model': {'file': '/x/y', 'problem': '/x/y: the file is empty'}}",
+         {"--check /x/y"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];

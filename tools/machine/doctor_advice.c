@@ -66,19 +66,36 @@ static void of_devices(json_t *all, const json_t *devices, const json_t *self) {
                 name);
         untested |= json_is_null(json_object_get(v, "well"));
     }
-    if (untested) add(all, "make room for tiny models in $TMPDIR or /tmp, so that devices can be tested");
+    const char *tmp = getenv("TMPDIR");
+    if (untested)
+        add(all,
+            "make room for tiny models in %.300s, so that devices can be tested; $TMPDIR names another folder",
+            tmp && *tmp ? tmp : "/tmp");
+}
+
+static void of_model(json_t *all, const json_t *model) {
+    const char *file = text_of(model, "file"), *problem = text_of(model, "problem");
+    const json_t *place = json_object_get(model, "place");
+    if (place && !is(place, "fits"))
+        add(all,
+            "make the model fit: a smaller -c, --kv-type q8_0 or a type of fewer bits; infer plan says what each takes");
+    if (strncmp(problem, "no model", 8) == 0)
+        add(all,
+            "get a model: scripts/get-model brings the default one to %.300s, infer pull hf:ORG/REPO another one",
+            file);
+    else if (*problem)
+        add(all,
+            "name a model that can be read, -m FILE or $INFER_MODEL; of a damaged one: infer inspect --check %.300s",
+            file);
 }
 
 json_t *doctor_advice(const json_t *j) {
-    const json_t *gpu = json_object_get(j, "gpu"), *build = json_object_get(j, "cuda_build"),
-                 *place = json_object_get(json_object_get(j, "model"), "place");
+    const json_t *gpu = json_object_get(j, "gpu"), *build = json_object_get(j, "cuda_build");
     json_t *all = json_array();
     if (!all) return NULL;
     of_driver(all, gpu, build);
     of_cards(all, json_object_get(gpu, "cards"), build);
     of_devices(all, json_object_get(j, "devices"), json_object_get(j, "self_test"));
-    if (place && !is(place, "fits"))
-        add(all,
-            "make the model fit: a smaller -c, --kv-type q8_0 or a type of fewer bits; infer plan says what each takes");
+    of_model(all, json_object_get(j, "model"));
     return all;
 }

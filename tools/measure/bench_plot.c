@@ -12,6 +12,8 @@
 #include "tools/tool.h"
 
 enum { LEFT = 70, TOP = 40, WIDTH = 560, HEIGHT = 260, LEGEND = 170, PANEL = HEIGHT + 90, MOST = 256 };
+/* names of lines: room, width of a letter, height, distance from the frame; LABELS: values of an axis that are written, about */
+enum { NAME = 96, LETTER = 7, LINE = 18, BESIDE = 12, LABELS = 16 };
 /* AXIS_BITS: hundredths */
 enum axis { AXIS_DEPTH, AXIS_SEQUENCES, AXIS_LENGTH, AXIS_THREADS, AXIS_BITS, AXES };
 static const char *const axis_names[] = {"positions already in the context", "sequences decoded together",
@@ -51,6 +53,7 @@ struct plot {
     FILE *f;
     struct point p[MOST], other[MOST];    /* this run's, then the others' */
     int n, n_other, place[MOST], n_place; /* values of the axis, rising */
+    int lost;                             /* for which there is no place */
     double top;
     enum axis axis;
 };
@@ -89,7 +92,7 @@ static void draw_frame(const struct plot *d) {
             "<text x='%d' y='%.1f' text-anchor='end'>%.4g</text><line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n",
             LEFT - 6, y_of(d, d->top * i / 4) + 4, d->top * i / 4, LEFT, LEFT + WIDTH,
             y_of(d, d->top * i / 4), y_of(d, d->top * i / 4));
-    for (int k = 0; k < d->n_place; k++)
+    for (int k = 0; k < d->n_place; k += 1 + (d->n_place - 1) / LABELS)
         fprintf(d->f, "<text x='%.1f' y='%d' text-anchor='middle'>%.4g</text>\n",
                 LEFT + WIDTH * (k + 0.5) / d->n_place, TOP + HEIGHT + 18,
                 d->axis == AXIS_BITS ? d->place[k] / 100.0 : d->place[k]);
@@ -102,25 +105,29 @@ static bool differs(const struct plot *d, enum axis a) {
         if (d->p[i].at[a] != d->p[0].at[a]) return true;
     return false;
 }
-static void line_name(const struct plot *d, const struct point *p, char name[96]) {
-    int n = snprintf(name, 96, "%s", p->prompt ? "pp" : "tg");
-    if (d->axis != AXIS_LENGTH) n += snprintf(name + n, 96 - (size_t)n, "%d", p->at[AXIS_LENGTH]);
+static void line_name(const struct plot *d, const struct point *p, char name[NAME]) {
+    int n = snprintf(name, NAME, "%s", p->prompt ? "pp" : "tg");
+    if (d->axis != AXIS_LENGTH) n += snprintf(name + n, NAME - (size_t)n, "%d", p->at[AXIS_LENGTH]);
     if (d->axis != AXIS_SEQUENCES && p->at[AXIS_SEQUENCES] > 1)
-        n += snprintf(name + n, 96 - (size_t)n, "x%d", p->at[AXIS_SEQUENCES]);
+        n += snprintf(name + n, NAME - (size_t)n, "x%d", p->at[AXIS_SEQUENCES]);
     if (d->axis != AXIS_DEPTH && p->at[AXIS_DEPTH])
-        n += snprintf(name + n, 96 - (size_t)n, "@d%d", p->at[AXIS_DEPTH]);
+        n += snprintf(name + n, NAME - (size_t)n, "@d%d", p->at[AXIS_DEPTH]);
     if (d->axis != AXIS_THREADS && differs(d, AXIS_THREADS))
-        n += snprintf(name + n, 96 - (size_t)n, ", %d threads", p->at[AXIS_THREADS]);
+        n += snprintf(name + n, NAME - (size_t)n, ", %d threads", p->at[AXIS_THREADS]);
     if (d->axis != AXIS_BITS && differs(d, AXIS_BITS))
-        n += snprintf(name + n, 96 - (size_t)n, ", %.4g bits", p->at[AXIS_BITS] / 100.0);
-    if (p->saved) snprintf(name + n, 96 - (size_t)n, " saved");
+        n += snprintf(name + n, NAME - (size_t)n, ", %.4g bits", p->at[AXIS_BITS] / 100.0);
+    if (p->saved) snprintf(name + n, NAME - (size_t)n, " saved");
 }
 
-/* The line of point i, if it is its first. */
-static void draw_line(const struct plot *d, int i, int *n_line) {
-    char name[96];
+static bool is_first(const struct plot *d, int i) {
     for (int k = 0; k < i; k++)
-        if (same_line(d, &d->p[i], &d->p[k])) return;
+        if (same_line(d, &d->p[i], &d->p[k])) return false;
+    return true;
+}
+
+/* The line of point i, which is its first. */
+static void draw_line(const struct plot *d, int i, int *n_line) {
+    char name[NAME];
     const char *colour = colours[*n_line % 6], *dash = d->p[i].saved ? " stroke-dasharray='5 4'" : "";
     const struct point *before = NULL;
     for (int k = 0; k < d->n_place; k++)
@@ -138,32 +145,53 @@ static void draw_line(const struct plot *d, int i, int *n_line) {
             before = p;
         }
     line_name(d, &d->p[i], name);
-    fprintf(d->f, "<text x='%d' y='%d' fill='%s'>%s</text>\n", LEFT + WIDTH + 12, TOP + 14 + 18 * (*n_line)++,
-            colour, name);
+    fprintf(d->f, "<text x='%d' y='%d' fill='%s'>%s</text>\n", LEFT + WIDTH + BESIDE,
+            TOP + 14 + LINE * (*n_line)++, colour, name);
+}
+
+/* What the panel of this axis takes: all names of lines fit beside it. */
+static void measure_panel(struct plot *d, enum axis axis, int *width, int *height) {
+    char name[NAME];
+    int n_line = 0;
+    d->axis = axis;
+    places(d);
+    for (int i = 0; i < d->n; i++) {
+        if (!is_first(d, i)) continue;
+        line_name(d, &d->p[i], name);
+        const int wide = LEFT + WIDTH + 2 * BESIDE + LETTER * (int)strlen(name);
+        if (wide > *width) *width = wide;
+        n_line++;
+    }
+    *height = TOP + 14 + LINE * n_line > PANEL ? TOP + 14 + LINE * n_line : PANEL;
 }
 
 static void draw(struct plot *d, const struct bench *b) {
     enum axis with[AXES];
-    int n = 0;
+    int n = 0, width = LEFT + WIDTH + LEGEND, below[AXES + 1] = {0};
     for (int a = 0; a < AXES; a++) {
         d->axis = (enum axis)a;
         places(d);
         if (d->n_place > 1) with[n++] = d->axis;
     }
     if (!n) with[n++] = AXIS_LENGTH;
+    for (int i = 0; i < n; i++) {
+        measure_panel(d, with[i], &width, &below[i + 1]);
+        below[i + 1] += below[i];
+    }
     fprintf(
         d->f,
         "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' font-family='sans-serif' font-size='12'>\n"
         "<rect width='100%%' height='100%%' fill='#fff'/>\n<text x='%d' y='18' font-size='14'>%s %s, %s %s</text>\n",
-        LEFT + WIDTH + LEGEND, n * PANEL, LEFT, b->session.info.arch, b->session.info.type_name,
-        b->session.place.device, b->session.place.isa ? b->session.place.isa : "");
+        width, below[n], LEFT, b->session.info.arch, b->session.info.type_name, b->session.place.device,
+        b->session.place.isa ? b->session.place.isa : "");
     for (int i = 0; i < n; i++) {
         int n_line = 0;
         d->axis = with[i];
         places(d);
-        fprintf(d->f, "<g transform='translate(0 %d)'>\n", i * PANEL);
+        fprintf(d->f, "<g transform='translate(0 %d)'>\n", below[i]);
         draw_frame(d);
-        for (int k = 0; k < d->n; k++) draw_line(d, k, &n_line);
+        for (int k = 0; k < d->n; k++)
+            if (is_first(d, k)) draw_line(d, k, &n_line);
         fprintf(d->f, "</g>\n");
     }
     fprintf(d->f, "</svg>\n");
@@ -187,7 +215,10 @@ static enum infer_status add_saved(struct plot *d, const json_t *root, bool save
         bits_of(number_of(root, "model", "token_bytes"), number_of(root, "model", "active_parameters"))};
     json_array_foreach(results, i, j) {
         TRY(bench_result_read(&r, j));
-        if (d->n_other < MOST) d->n_other += read_point(&d->other[d->n_other], &r, &run, saved);
+        if (d->n_other < MOST)
+            d->n_other += read_point(&d->other[d->n_other], &r, &run, saved);
+        else
+            d->lost++;
     }
     return INFER_OK;
 }
@@ -228,8 +259,13 @@ enum infer_status bench_plot(struct bench *b) {
     const struct infer_model_info *info = &b->session.info;
     const struct run_of run = {b->session.place.n_thread,
                                bits_of((double)info->token_bytes, (double)info->n_param_token)};
-    for (int i = 0; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], &run, false);
-    for (int i = 0; i < d->n_other && d->n < MOST; i++) d->p[d->n++] = d->other[i];
+    int i = 0, k = 0;
+    for (; i < b->n && d->n < MOST; i++) d->n += read_point(&d->p[d->n], &b->result[i], &run, false);
+    for (; k < d->n_other && d->n < MOST; k++) d->p[d->n++] = d->other[k];
+    d->lost += b->n - i + d->n_other - k;
+    if (d->lost)
+        tool_say("--plot %s: %d of %d results are not drawn: %d is the most", b->o->plot, d->lost,
+                 d->lost + d->n, MOST);
     if (!(d->f = open_memstream(&text, &n))) return err_set(INFER_E_MEMORY, "out of memory for a drawing");
     draw(d, b);
     fclose(d->f);
