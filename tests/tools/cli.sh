@@ -406,11 +406,11 @@ unset input
 # ---- figures
 run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
 out_has "self test  cpu computes what the reference does"
-run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"; out_has "to do      make room for tiny models"
+run "doctor: no room for a tiny model" 0 env TMPDIR="$dir/none" "$infer" doctor; out_has "of cpu: not made: $dir/none/infer-doctor-"; out_has "to do      make room for tiny models in $dir/none,"
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
 : >"$dir/empty.gguf"
 "$infer" synth --shape tiny-tower --type f16 -o "$dir/tower.gguf" -q
-run "doctor: a model that is none" 2 "$infer" doctor -m "$dir/empty.gguf"; out_has "model      $dir/empty.gguf: the file is empty"
+run "doctor: a model that is none" 2 "$infer" doctor -m "$dir/empty.gguf"; out_has "model      $dir/empty.gguf: the file is empty"; out_has "infer inspect --check $dir/empty.gguf"
 run "a tower is no model" 2 "$infer" run -m "$dir/tower.gguf" -p x; out_empty; err_has "a tower for pictures (architecture 'clip'): it goes beside a text model"; err_lines 1
 if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_has processors; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
@@ -575,7 +575,15 @@ name="bench: takes turns" count=$((count + 2))
 case $? in 0 | 3) out_has "tok/s, speed"; out_has pp8; out_has tg4; err_empty ;; *) fail "exit code" ;; esac
 name="bench: takes turns, json"
 "$infer" bench -t 1 -p 0 -n 4 -r 1 --compare "$infer" --inject 5 --json >"$dir/out" 2>"$dir/err"
-case $? in 0 | 3) out_has '"ratio"' ;; *) fail "exit code" ;; esac
+case $? in 0 | 3) out_has '"ratio"'; out_has '"time": "processor"' ;; *) fail "exit code" ;; esac
+python3 -c '
+import json, sys
+r = json.load(open(sys.argv[1]))[0]
+x = [v for one in r["rounds"] for v in one]
+assert [len(one) for one in r["rounds"]] == [4] * 5 and min(x) <= r["ratio_least"] <= r["ratio"] <= r["ratio_most"] <= max(x), r' "$dir/out" || fail "no blocks of rounds"
+name="bench: takes turns, two threads" count=$((count + 1))
+"$infer" bench -t 2 -p 0 -n 4 -r 1 --compare "$infer" --json >"$dir/out" 2>"$dir/err"
+case $? in 0 | 3) out_has '"time": "clock"' ;; *) fail "exit code" ;; esac
 run "bench: another program" 2 "$infer" bench -p 0 -n 4 --compare /bin/true; err_has "gives no answer"; err_lines 1
 run "bench: context" 1 "$infer" bench -p 8 -n 4 -d 99999 --ctx 64; err_has "64"
 

@@ -28,6 +28,8 @@ struct bench {
     struct energy *energy;
     struct held *held;
     bool on_card;
+    /* one thread of the processor does all: its own time is what that takes, whatever others do beside it */
+    bool alone;
     double bandwidth;            /* median of probed, NAN without a probe */
     struct bench_result *result; /* result[n] */
     int n, cap;
@@ -62,9 +64,13 @@ enum infer_status bench_compare_saved(const struct bench *b, int *slower);
 bool bench_is_program(const char *path);
 /* Takes turns with o->compare; *slower: in how many tests this program is slower. errors: INFER_E_INPUT, INFER_E_IO */
 enum infer_status bench_turns(const struct options *o, int *slower);
+/* What a repetition took. */
+struct bench_took {
+    double seconds, processor; /* NAN: more than one thread had a part in it */
+};
 /* The other side: says that a test is ready, and repeats it as often as it is asked. */
-enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(void *user, double *seconds),
-                               void *user);
+enum infer_status bench_answer(const char *test,
+                               enum infer_status (*repeat)(void *user, struct bench_took *took), void *user);
 /* *below: how many are not reached. */
 enum infer_status bench_compare_targets(const struct bench *b, int *below);
 /* A file of JSON; errors: INFER_E_IO, INFER_E_INPUT, INFER_E_MEMORY */

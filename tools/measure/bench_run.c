@@ -19,7 +19,8 @@ struct timing {
     const struct test *test;
     int *seq; /* seq[n_seq], open and depth long */
     struct infer_row *rows;
-    double *step; /* seconds of each decode step of this repetition */
+    double *step;     /* seconds of each decode step of this repetition */
+    double processor; /* seconds of it that the last repetition took, where one thread did all; else NAN */
     uint64_t random;
 };
 
@@ -29,12 +30,15 @@ static int32_t random_id(const struct bench *b, struct timing *t) {
     return (int32_t)((t->random >> 33) % (uint64_t)b->session.info.n_vocab);
 }
 
+/* The clock of the slowdown below. */
+static double now(const struct bench *b) { return b->alone ? probe_ran() : host_seconds(); }
+
 /* --turns PERCENT: waits for so much of the time since begin, a slowdown of known size. Step by step, since OpenMP's threads
  * go to sleep after some milliseconds. */
 static void wait_longer(const struct bench *b, double begin) {
-    double end = host_seconds();
+    double end = now(b);
     end += (end - begin) * (b->o->turns > 0 ? b->o->turns / 100 : 0);
-    while (b->o->turns > 0 && host_seconds() < end) {
+    while (b->o->turns > 0 && now(b) < end) {
     }
 }
 
@@ -50,7 +54,7 @@ static enum infer_status prompt_rows(struct bench *b, struct timing *t, int seq,
                                             .seq = seq,
                                             .want = pos + i + 1 == end ? INFER_WANT_TOKEN : INFER_WANT_NONE};
         struct infer_output out;
-        double begin = host_seconds();
+        double begin = now(b);
         TRY(infer_step(s->engine, t->rows, m, &out));
         wait_longer(b, begin);
         pos += m;
@@ -73,15 +77,15 @@ static enum infer_status decode_rows(struct bench *b, struct timing *t) {
     struct session *s = &b->session;
     const int ahead = s->place.async, n = t->test->n;
     int queued = 0;
-    double before = host_seconds();
+    double before = host_seconds(), begin = now(b);
     for (int i = 0; i < n; i++) {
         while (queued < n && queued <= i + ahead) TRY(submit_decode(b, t, queued++));
         struct infer_output out;
         TRY(infer_wait(s->engine, &out));
-        wait_longer(b, before);
-        double now = host_seconds();
-        t->step[i] = now - before;
-        before = now;
+        wait_longer(b, begin);
+        double end = host_seconds();
+        t->step[i] = end - before;
+        before = end, begin = now(b);
     }
     return INFER_OK;
 }
@@ -101,10 +105,11 @@ static enum infer_status guess_rows(struct bench *b, struct timing *t, double *s
 
 /* One repetition: its seconds. The sequences are depth long before and after. */
 static enum infer_status repeat_once(struct bench *b, struct timing *t, double *seconds) {
-    double begin = host_seconds();
+    double begin = host_seconds(), ran = b->alone ? probe_ran() : NAN;
+    t->processor = NAN;
     if (t->test->decode && b->sched) return guess_rows(b, t, seconds);
     TRY(t->test->decode ? decode_rows(b, t) : prompt_rows(b, t, t->seq[0], t->test->n));
-    *seconds = host_seconds() - begin;
+    *seconds = host_seconds() - begin, t->processor = probe_ran() - ran;
     for (int k = 0; k < t->test->n_seq; k++) { /* what a window or a state has let go of is computed again */
         TRY(infer_seq_rewind(b->session.engine, t->seq[k], t->test->depth));
         TRY(prompt_rows(b, t, t->seq[k], t->test->depth - infer_seq_length(b->session.engine, t->seq[k])));
@@ -117,9 +122,11 @@ struct answering {
     struct bench *b;
     struct timing *t;
 };
-static enum infer_status repeat_asked(void *user, double *seconds) {
+static enum infer_status repeat_asked(void *user, struct bench_took *took) {
     struct answering *a = user;
-    return repeat_once(a->b, a->t, seconds);
+    TRY(repeat_once(a->b, a->t, &took->seconds));
+    took->processor = a->t->processor;
+    return INFER_OK;
 }
 
 /* Repeats until two repetitions in a row differ by less than 3%, at most 8 of them or 3 seconds. */
@@ -392,6 +399,7 @@ enum infer_status bench_run(struct bench *b) {
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
     b->on_card = strstr(b->session.place.device, "cuda") != NULL;
+    b->alone = strcmp(b->session.place.device, "cpu") == 0 && b->session.place.n_thread == 1;
     TRY(energy_open(&b->energy));
     TRY(held_open(&b->held, b->on_card));
     if (o->turns < 0) TRY(ceilings_open(b));

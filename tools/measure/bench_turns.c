@@ -5,8 +5,9 @@
  * memory got) does not, so there are several rounds, each of two fresh processes (bench_compare_turns has the rule).
  *
  * Each process runs `infer bench --turns 0` with the options of this one. It walks the tests in order; between the two, in
- * lines: "NAME" when a test is ready, "end" behind the last; asked "r" it answers the seconds of a repetition, asked "n" it
- * goes on to the next test. */
+ * lines: "NAME" when a test is ready, "end" behind the last; asked "r" it answers the seconds of a repetition and, where one
+ * thread of the processor does all, those that this took of it; asked "n" it goes on to the next test. What both programs
+ * tell of the processor is compared instead of what the clock says, since others do not count in it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -92,13 +93,13 @@ static enum infer_status answer(struct player *p, char *line, int n) {
     return INFER_OK;
 }
 
-static enum infer_status ask(struct player *p, const char *question, double *seconds) {
+static enum infer_status ask(struct player *p, const char *question, struct bench_took *took) {
     char line[BENCH_NAME];
     fputs(question, p->in);
-    if (fflush(p->in) != 0 || !seconds)
-        return INFER_OK; /* a closed pipe ends the program: seen at the answer */
+    if (fflush(p->in) != 0 || !took) return INFER_OK; /* a closed pipe ends the program: seen at the answer */
     TRY(answer(p, line, sizeof line));
-    return sscanf(line, "%lf", seconds) == 1 && *seconds > 0
+    took->processor = NAN; /* of earlier programs */
+    return sscanf(line, "%lf %lf", &took->seconds, &took->processor) >= 1 && took->seconds > 0
                ? INFER_OK
                : err_set(INFER_E_INPUT, "%s answers '%s'", p->program, line);
 }
@@ -107,30 +108,44 @@ static enum infer_status ask(struct player *p, const char *question, double *sec
 
 struct turn { /* one test */
     char test[BENCH_NAME];
-    double *ratio;     /* [ROUNDS][n_block]: speed this / other */
-    double seconds[2]; /* medians of the last round: this, other */
+    double *ratio[2];     /* by the clock, and of the processor: [ROUNDS][n_block] speed this / other */
+    double seconds[2][2]; /* medians of the last round: of this and the other */
+    bool alone;           /* the processor's time is known */
 };
 struct turns {
     struct turn test[MOST_TESTS];
     int n, n_block;
 };
 
-/* Blocks of four repetitions of one test: their ratios of speeds. */
-static enum infer_status blocks(struct player p[2], int n, double *ratio, double seconds[2]) {
+/* Sums of a block's repetitions: its ratio, and the seconds of one of both. */
+static double ratio_of(const double t[4], bool other_first, double *mine, double *others) {
+    const double outer = (t[0] + t[3]) / 2, inner = (t[1] + t[2]) / 2;
+    *mine = other_first ? inner : outer, *others = other_first ? outer : inner;
+    return *others / *mine;
+}
+
+/* Blocks of four repetitions of one test. */
+static enum infer_status blocks(struct player p[2], int n, struct turn *turn, int round) {
     /* The threads of the process that was asked wait for its next step without sleeping, some 300,000 looks of 50 ns, and
      * would take the processors from the other one. */
     static const struct timespec pause = {0, 30000000};
-    double s[2][MOST_BLOCKS];
+    double mine[2][MOST_BLOCKS], others[2][MOST_BLOCKS];
     for (int i = 0; i < n; i++) {
-        double t[4];
+        double t[2][4];
         for (int k = 0; k < 4; k++) {
+            struct bench_took took;
             nanosleep(&pause, NULL);
-            TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &t[k]));
+            TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &took));
+            t[0][k] = took.seconds, t[1][k] = took.processor;
+            turn->alone = turn->alone && took.processor > 0;
         }
-        s[i & 1][i] = (t[0] + t[3]) / 2, s[!(i & 1)][i] = (t[1] + t[2]) / 2;
-        ratio[i] = s[1][i] / s[0][i];
+        for (int k = 0; k < 2; k++)
+            turn->ratio[k][round * n + i] = ratio_of(t[k], i & 1, &mine[k][i], &others[k][i]);
     }
-    for (int k = 0; k < 2; k++) seconds[k] = bench_percentile(s[k], (size_t)n, 0.5);
+    for (int k = 0; k < 2; k++) {
+        turn->seconds[k][0] = bench_percentile(mine[k], (size_t)n, 0.5);
+        turn->seconds[k][1] = bench_percentile(others[k], (size_t)n, 0.5);
+    }
     return INFER_OK;
 }
 
@@ -148,9 +163,10 @@ static enum infer_status play_round(struct turns *t, struct player p[2], int rou
             return err_set(INFER_E_INPUT, "--compare PROGRAM takes %d tests at most", MOST_TESTS);
         struct turn *test = &t->test[t->n];
         snprintf(test->test, BENCH_NAME, "%s", names[0]);
-        if (!round)
-            TRY(mem_new(&test->ratio, (size_t)ROUNDS * (size_t)t->n_block * sizeof *test->ratio, "ratios"));
-        TRY(blocks(p, t->n_block, test->ratio + (size_t)round * (size_t)t->n_block, test->seconds));
+        for (int k = 0; k < 2 && !round; k++)
+            TRY(mem_new(&test->ratio[k], (size_t)ROUNDS * (size_t)t->n_block * sizeof(double), "ratios"));
+        if (!round) test->alone = true;
+        TRY(blocks(p, t->n_block, test, round));
     }
 }
 
@@ -161,20 +177,34 @@ static double tokens(const char *test) {
     return (double)n * sequences;
 }
 
+static json_t *rounds_json(const double *ratio, int n_block) {
+    json_t *all = json_array();
+    for (int i = 0; i < ROUNDS; i++) {
+        json_t *one = json_array();
+        for (int k = 0; k < n_block; k++) json_array_append_new(one, json_real(ratio[i * n_block + k]));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
 static void print(struct turns *t, const struct options *o, int *slower) {
     json_t *all = json_array();
     for (int i = 0; i < t->n; i++) {
         struct turn *r = &t->test[i];
-        struct bench_turns_change c = bench_compare_turns(r->ratio, t->n_block);
+        const double *seconds = r->seconds[r->alone];
+        json_t *rounds = rounds_json(r->ratio[r->alone], t->n_block); /* before they are sorted */
+        struct bench_turns_change c = bench_compare_turns(r->ratio[r->alone], t->n_block);
         const char *verdict = bench_verdict_name(c.verdict);
         *slower += c.verdict == BENCH_SLOWER;
         json_array_append_new(all,
-                              json_pack("{s:s, s:f, s:f, s:f, s:s}", "test", r->test, "ratio", c.ratio,
-                                        "ratio_least", c.least, "ratio_most", c.most, "verdict", verdict));
+                              json_pack("{s:s, s:f, s:f, s:f, s:s, s:s, s:o}", "test", r->test, "ratio",
+                                        c.ratio, "ratio_least", c.least, "ratio_most", c.most, "verdict",
+                                        verdict, "time", r->alone ? "processor" : "clock", "rounds", rounds));
         if (!o->json)
-            printf("%-16s %9.1f -> %9.1f tok/s, speed %+.1f%% (%+.1f .. %+.1f%%): %s\n", r->test,
-                   tokens(r->test) / r->seconds[1], tokens(r->test) / r->seconds[0], 100 * (c.ratio - 1),
-                   100 * (c.least - 1), 100 * (c.most - 1), verdict);
+            printf("%-16s %9.1f -> %9.1f tok/s%s, speed %+.1f%% (%+.1f .. %+.1f%%): %s\n", r->test,
+                   tokens(r->test) / seconds[1], tokens(r->test) / seconds[0],
+                   r->alone ? " of processor time" : "", 100 * (c.ratio - 1), 100 * (c.least - 1),
+                   100 * (c.most - 1), verdict);
     }
     char *text = o->json ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(all);
@@ -202,22 +232,26 @@ enum infer_status bench_turns(const struct options *o, int *slower) {
         print(t, o, slower);
         st = tool_flush();
     }
-    for (int i = 0; t && i < MOST_TESTS; i++) mem_free(t->test[i].ratio);
+    for (int i = 0; t && i < MOST_TESTS; i++)
+        for (int k = 0; k < 2; k++) mem_free(t->test[i].ratio[k]);
     mem_free(t);
     return st;
 }
 
 /* ---- the side that answers ---- */
 
-enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(void *user, double *seconds),
-                               void *user) {
+enum infer_status bench_answer(const char *test,
+                               enum infer_status (*repeat)(void *user, struct bench_took *took), void *user) {
     char line[8];
     printf("%s\n", test);
     TRY(tool_flush());
     while (fgets(line, sizeof line, stdin) && line[0] == 'r') {
-        double seconds;
-        TRY(repeat(user, &seconds));
-        printf("%.9f\n", seconds);
+        struct bench_took took;
+        TRY(repeat(user, &took));
+        if (took.processor > 0)
+            printf("%.9f %.9f\n", took.seconds, took.processor);
+        else
+            printf("%.9f\n", took.seconds);
         TRY(tool_flush());
     }
     return INFER_OK;

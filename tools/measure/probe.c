@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 double probe_waited(void) {
     DIR *tasks = opendir("/proc/self/task");
@@ -17,4 +18,10 @@ double probe_waited(void) {
     }
     if (tasks) closedir(tasks);
     return nanoseconds * 1e-9;
+}
+
+double probe_ran(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
