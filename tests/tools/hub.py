@@ -21,6 +21,8 @@ repos = {  # repo: {path: bytes}
     "org/parts": {f"p-Q8_0-0000{i}-of-00002.gguf": bytes([i]) * 100 for i in (1, 2)},
     "org/wrong": {"w-Q4_0.gguf": tiny["Q4_0"]},
     "org/evil": {"../../../evil.gguf": b"x", "ok-Q4_0.gguf": tiny["Q4_0"]},
+    "org/secret": {"s-Q4_0.gguf": tiny["Q4_0"]},
+    "org/two": {"small-Q8_0.gguf": tiny["Q8_0"], "large-Q4_0.gguf": large},
     "org/folder": {p.name: p.read_bytes() for p in sorted((tests / "golden/hf/llama").iterdir()) if p.is_file()},
 }
 
@@ -44,7 +46,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             rows.append(row)
         self.answer(200, json.dumps({"id": repo, "sha": commit, "siblings": rows}).encode(), Content_Type="application/json")
     def do_GET(self):
-        with Hub.lock: Hub.asked.append(self.path)
+        with Hub.lock: Hub.asked.append(self.requestline.split(" ")[1]) # a path that begins with // is another one here
         api = re.match(r"/api/models/([^/]+/[^/]+)/revision/([^?]+)", self.path)
         file = re.match(r"/([^/]+/[^/]+)/resolve/(\w+)/(.+)", self.path)
         if self.path.startswith("/api/models?search="):
@@ -149,6 +151,15 @@ refused("a hash that differs", run("pull", "hf:org/wrong"), 2, "SHA-256", "throw
 check("and no name for it", not list((hub / "models--org--wrong").glob("snapshots/*/*")) and not list((hub / "models--org--wrong/blobs").iterdir()))
 refused("nobody answers", run("pull", "hf:org/many:F16", env={"HF_ENDPOINT": "http://127.0.0.1:9"}), 2, "no answer")
 
+# ---- what is in the environment
+fresh()
+for name, env in (("a new folder, from where one is", {"HF_HUB_CACHE": "relative/hub"}), ("~ that no shell has seen", {"HF_HOME": "~/own"}), ("false is not offline", {"HF_HUB_OFFLINE": "False"})):
+    good(name, run("pull", "hf:org/many:Q8_0", env=env, cwd=dir))
+check("in those folders", all((dir / p / "models--org--many/refs/main").exists() for p in ("relative/hub", "home/own/hub")))
+Hub.asked.clear()
+good("an endpoint with a slash, a token with a newline", run("pull", "hf:org/secret", env={"HF_ENDPOINT": ENV["HF_ENDPOINT"] + "/", "HF_TOKEN": " right\n"}))
+check("one slash", Hub.asked and not [p for p in Hub.asked if "//" in p], Hub.asked)
+
 # ---- bad connections
 sum = hashlib.sha256(large).hexdigest()
 blob = hub / "models--org--large/blobs" / sum
@@ -181,8 +192,23 @@ p.send_signal(signal.SIGINT)
 p.communicate(timeout=20)
 check("interrupted", p.returncode == 130 and not blob.exists(), p.returncode)
 Hub.mode.clear(); Hub.sent.clear()
+refused("rm of a type that has not come whole", run("rm", "hf:org/large:Q4_0"), 2, "not in the cache")
+check("leaves what has come", pieces.exists())
 good("goes on", run("pull", "hf:org/large"))
 check("what had come is not fetched again", blob.read_bytes() == large and Hub.sent["org/large"] < len(large), Hub.sent)
+fresh()
+good("one that is small", run("pull", "hf:org/two:Q8_0"))
+Hub.mode["slow"] = 0.03
+p = subprocess.Popen([infer, "pull", "hf:org/two:Q4_0"], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+blobs = hub / "models--org--two/blobs"
+while time.monotonic() < end and not list(blobs.glob("*.infer-pieces")): time.sleep(0.02)
+refused("rm beside a fetch", run("rm", "hf:org/two:Q8_0"), 1, "being fetched")
+p.send_signal(signal.SIGINT)
+p.communicate(timeout=20)
+good("rm of a type", run("rm", "hf:org/two:Q8_0"))
+check("leaves what is to be gone on with", len(list(blobs.glob("*.infer-p*"))) == 2, list(blobs.iterdir()))
+good("rm of what broke off", run("rm", "hf:org/two"))
+check("nothing of it is left", not blobs.parent.exists(), list(hub.rglob("*")))
 fresh()
 def small():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -211,6 +237,13 @@ check("list", sorted(m["of"] for m in rows) == ["hf", "hf", "lm-studio", "ollama
 for m in rows: good(f"plan of {m['name']}", run("plan", "-m", m["name"]))
 check("list for people", "ollama" in run("list").stdout)
 check("show", "m-F16.gguf" in run("show", "hf:org/many:F16").stdout)
+for part in ("q8_0", "m-Q8_0.gguf", "Q8_0@main", f"Q8_0@{COMMIT}"):
+    r = run("show", "hf:org/many:" + part)
+    check(f"show {part}", r.returncode == 0 and "m-Q8_0.gguf" in r.stdout and "m-F16.gguf" not in r.stdout, r)
+good("a revision, a type behind UD-", run("pull", "hf:org/many:Q4_0@old"))
+check("show of both", all("hf:org/many:UD-Q4_0@" + OTHER in run("show", "hf:org/many" + n).stdout for n in (":q4_0", "@old", ":Q4_0@" + OTHER)))
+refused("show of another revision", run("show", "hf:org/many:F16@old"), 2, "infer list")
+good("rm of a revision", run("rm", "hf:org/many@old"))
 refused("show what is not there", run("show", "hf:org/none"), 2, "infer list")
 good("rm", run("rm", "hf:org/many:F16"))
 left = sorted(p.name for p in (hub / f"models--org--many/snapshots/{COMMIT}").iterdir())

@@ -61,16 +61,13 @@ int cmd_show(const struct options *o) {
     enum infer_status st = hub_parse(o->arg[0], &name);
     if (st == INFER_OK) st = hub_list(&m);
     int n = 0;
-    for (int i = 0; st == INFER_OK && i < m.n; i++) {
-        struct hub_name own;
-        const struct hub_model *k = &m.model[i];
-        if (strcmp(k->of, "hf") != 0 || hub_parse(k->name, &own) != INFER_OK ||
-            strcmp(own.repo, name.repo) != 0)
-            continue;
-        if (name.part[0] && strcmp(own.part, name.part) != 0) continue;
-        printf("%s\n  %.2f GB at %s\n", k->name, (double)k->bytes / 1e9, k->path);
-        n++;
-    }
+    for (int round = 0; st == INFER_OK && round < 2 && !n; round++)
+        for (int i = 0; i < m.n; i++) {
+            const struct hub_model *k = &m.model[i];
+            if (!hub_means(&name, k, round == 0)) continue;
+            printf("%s\n  %.2f GB at %s\n", k->name, (double)k->bytes / 1e9, k->path);
+            n++;
+        }
     hub_list_free(&m);
     if (st == INFER_OK && !n)
         st = err_set(INFER_E_INPUT, "%s is not on this disk ('infer list' says what is)", o->arg[0]);

@@ -50,6 +50,9 @@ struct hub_models {
 /* All that the caches of this user hold whole. */
 enum infer_status hub_list(struct hub_models *out);
 void hub_list_free(struct hub_models *m);
+/* Whether a name means a model of the list; exact: by its file or type, else by its type without UD-. A revision other than main is the
+ * model's own. */
+bool hub_means(const struct hub_name *name, const struct hub_model *m, bool exact);
 /* Takes a model's files out of the cache of the hub; blobs that other files of the repository share stay. *freed: bytes. errors:
  * INFER_E_INPUT (it is not there, or another program's) */
 enum infer_status hub_remove(const struct hub_name *name, uint64_t *freed);

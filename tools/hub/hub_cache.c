@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -19,18 +21,19 @@ static const char *set_one(const char *name) {
     const char *v = getenv(name);
     return v && *v ? v : NULL;
 }
+bool hub_path_in(const char *variable, const char *under, char *to, size_t n) {
+    const char *v = set_one(variable), *home = set_one("HOME");
+    const bool short_home = v && home && v[0] == '~' && (v[1] == '/' || !v[1]); /* no shell has seen it */
+    to[0] = 0;
+    if (v) snprintf(to, n, "%s%s%s", short_home ? home : "", v + short_home, under);
+    return v != NULL;
+}
 enum infer_status hub_cache(char *to, size_t n) {
-    const char *cache = set_one("HF_HUB_CACHE"), *home = set_one("HF_HOME"), *xdg = set_one("XDG_CACHE_HOME"),
-               *user = set_one("HOME");
-    if (!cache) cache = set_one("HUGGINGFACE_HUB_CACHE");
-    if (!cache && !home && !xdg && !user)
+    if (!hub_path_in("HF_HUB_CACHE", "", to, n) && !hub_path_in("HUGGINGFACE_HUB_CACHE", "", to, n) &&
+        !hub_path_in("HF_HOME", "/hub", to, n) && !hub_path_in("XDG_CACHE_HOME", "/huggingface/hub", to, n) &&
+        !hub_path_in("HOME", "/.cache/huggingface/hub", to, n))
         return err_set(INFER_E_INPUT, "no folder for models: $HF_HOME and $HOME are not set");
-    const int len = cache  ? snprintf(to, n, "%s", cache)
-                    : home ? snprintf(to, n, "%s/hub", home)
-                    : xdg  ? snprintf(to, n, "%s/huggingface/hub", xdg)
-                           : snprintf(to, n, "%s/.cache/huggingface/hub", user);
-    return len < 0 || (size_t)len >= n ? err_set(INFER_E_INPUT, "the cache's path has over %zu bytes", n)
-                                       : INFER_OK;
+    return strlen(to) + 1 == n ? err_set(INFER_E_INPUT, "the cache's path has over %zu bytes", n) : INFER_OK;
 }
 enum infer_status hub_folder(const char *repo, char *to, size_t n) {
     char cache[HUB_PATH];
@@ -43,8 +46,11 @@ enum infer_status hub_folder(const char *repo, char *to, size_t n) {
                                        : INFER_OK;
 }
 bool hub_offline(void) {
+    static const char *const no[] = {"0", "off", "no", "false"};
     const char *v = set_one("HF_HUB_OFFLINE");
-    return v && strcmp(v, "0") != 0;
+    for (size_t i = 0; v && i < sizeof no / sizeof *no; i++)
+        if (!strcasecmp(v, no[i])) return false;
+    return v != NULL;
 }
 enum infer_status hub_make_parents(const char *path) {
     char part[HUB_PATH];
@@ -54,6 +60,22 @@ enum infer_status hub_make_parents(const char *path) {
             return err_set(INFER_E_WRITE, "%s: %s", part, strerror(errno));
     }
     return INFER_OK;
+}
+
+enum infer_status hub_lock(const char *folder, const char *what, int how, int *fd) {
+    char path[HUB_PATH];
+    const char *name = strrchr(folder, '/') + 1;
+    if (snprintf(path, sizeof path, "%.*s/.locks/%s/%s.lock", (int)(name - 1 - folder), folder, name, what) >=
+        (int)sizeof path)
+        return err_set(INFER_E_INPUT, "a path in the cache is too long");
+    TRY(hub_make_parents(path));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0) return err_set(INFER_E_WRITE, "%s: %s", path, strerror(errno));
+    if (!flock(*fd, how | LOCK_NB)) return INFER_OK;
+    const int e = errno;
+    close(*fd);
+    *fd = -1;
+    return e == EWOULDBLOCK || e == EINTR ? INFER_OK : err_set(INFER_E_IO, "%s: %s", path, strerror(e));
 }
 
 /* ---- refs ---- */

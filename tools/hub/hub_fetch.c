@@ -299,24 +299,14 @@ static enum infer_status fetch_locked(struct fetch *t, double before, double tot
 /* Held by one process at a time. */
 static enum infer_status lock(const struct hub_file *f, const struct hub_calls *c, const char *folder,
                               int *fd) {
-    char path[HUB_PATH];
-    const char *name = strrchr(folder, '/') + 1;
-    if (snprintf(path, sizeof path, "%.*s/.locks/%s/%s.lock", (int)(name - 1 - folder), folder, name,
-                 f->id) >= (int)sizeof path)
-        return err_set(INFER_E_INPUT, "a path in the cache is too long");
-    TRY(hub_make_parents(path));
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0) return err_set(INFER_E_WRITE, "%s: %s", path, strerror(errno));
-    for (bool said = false; flock(*fd, LOCK_EX | LOCK_NB);) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
+    for (bool said = false;; said = true) {
         char line[400];
+        TRY(hub_lock(folder, f->id, LOCK_EX, fd));
+        if (*fd >= 0) return INFER_OK;
         snprintf(line, sizeof line, "%.300s is being fetched by another program: waiting", f->path);
         if (!said && c->say) c->say(c->user, line);
-        said = true;
         hub_rest(0.2);
     }
-    return INFER_OK;
 }
 enum infer_status hub_fetch(const struct hub_name *name, const char *commit, const struct hub_file *f,
                             const struct hub_calls *c, const char *folder, double before, double total) {

@@ -22,7 +22,9 @@ void hub_repo_free(struct hub_repo *r);
 enum infer_status hub_repo_add(struct hub_repo *r, const char *path, uint64_t size, const char *id,
                                bool large);
 
-/* hub_cache.c: the cache's folder; a repository's folder, "models--org--name" in it */
+/* hub_cache.c: the value of a variable that names a folder and what is under it into to[n], with $HOME for "~"; false: it is not set */
+bool hub_path_in(const char *variable, const char *under, char *to, size_t n);
+/* the cache's folder; a repository's folder, "models--org--name" in it */
 enum infer_status hub_cache(char *to, size_t n);
 enum infer_status hub_folder(const char *repo, char *to, size_t n);
 /* folder/name, refused where it is too long */
@@ -30,6 +32,10 @@ enum infer_status hub_join(char *to, size_t n, const char *folder, const char *n
 /* Makes the folders above a path. */
 enum infer_status hub_make_parents(const char *path);
 bool hub_offline(void);
+/* Takes .locks/REPO/WHAT.lock, how: LOCK_SH, LOCK_EX; *fd -1: another program has it. A blob's is LOCK_EX for whoever fetches it, HUB_WHOLE LOCK_SH
+ * for who brings files of a repository until they are linked, LOCK_EX for who removes some. */
+#define HUB_WHOLE "infer"
+enum infer_status hub_lock(const char *folder, const char *what, int how, int *fd);
 /* The commit that a revision is, as the cache knows it; "" unknown. */
 void hub_ref_read(const char *folder, const char *revision, char commit[HUB_ID]);
 enum infer_status hub_ref_write(const char *folder, const char *revision, const char *commit);

@@ -194,3 +194,22 @@ enum infer_status hub_list(struct hub_models *out) {
     if (out->n) qsort(out->model, (size_t)out->n, sizeof *out->model, newest_first);
     return INFER_OK;
 }
+
+bool hub_means(const struct hub_name *name, const struct hub_model *m, bool exact) {
+    struct hub_name own;
+    char folder[HUB_PATH], commit[HUB_ID], snapshot[HUB_ID + 16];
+    if (strcmp(m->of, "hf") != 0 || hub_parse(m->name, &own) != INFER_OK || strcmp(own.repo, name->repo) != 0)
+        return false;
+    if (strcmp(name->revision, "main") != 0) {
+        if (hub_folder(name->repo, folder, sizeof folder) != INFER_OK) return false;
+        hub_ref_read(folder, name->revision, commit);
+        snprintf(snapshot, sizeof snapshot, "/snapshots/%s", commit);
+        if (!commit[0] || !strstr(m->path, snapshot)) return false;
+    }
+    const size_t path = strlen(m->path), part = strlen(name->part);
+    if (!part ||
+        (part < path && m->path[path - part - 1] == '/' && !strcmp(m->path + path - part, name->part)))
+        return true;
+    if (exact) return !strcasecmp(own.part, name->part);
+    return !strncasecmp(own.part, "ud-", 3) && !strcasecmp(own.part + 3, name->part);
+}

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -68,7 +69,15 @@ static enum infer_status room_for(const char *folder, uint64_t bytes) {
     struct statvfs v;
     char at[HUB_PATH];
     snprintf(at, sizeof at, "%s", folder);
-    while (statvfs(at, &v) && strrchr(at, '/') > at) *strrchr(at, '/') = 0;
+    while (statvfs(at, &v)) { /* the nearest folder above that is there */
+        char *slash = strrchr(at, '/');
+        if (!strcmp(at, "/") || !strcmp(at, "."))
+            return err_set(INFER_E_WRITE, "%s: %s", folder, strerror(errno));
+        if (slash && slash > at)
+            *slash = 0;
+        else
+            snprintf(at, sizeof at, "%s", slash ? "/" : ".");
+    }
     const uint64_t left = (uint64_t)v.f_bavail * v.f_frsize;
     if (left > bytes + (bytes >> 7)) return INFER_OK;
     return err_set(INFER_E_WRITE,
@@ -103,18 +112,29 @@ static enum infer_status path_of(const struct hub_repo *r, const struct hub_choi
         return err_set(INFER_E_INPUT, "a path in the cache is too long");
     return INFER_OK;
 }
+/* Until what comes is linked nobody sweeps it away. */
+static enum infer_status hold(const char *folder, int *fd) {
+    for (;;) {
+        TRY(hub_lock(folder, HUB_WHOLE, LOCK_SH, fd));
+        if (*fd >= 0) return INFER_OK;
+        hub_rest(0.1);
+    }
+}
 enum infer_status hub_pull(const struct hub_name *name, const struct hub_calls *c, char *path, size_t n) {
     char folder[HUB_PATH];
     struct hub_repo r;
     struct hub_choice k = {0};
+    int held = -1;
     if (hub_offline()) return err_set(INFER_E_IO, "hf:%s: $HF_HUB_OFFLINE is set", name->repo);
     TRY(hub_folder(name->repo, folder, sizeof folder));
     TRY(hub_repo_ask(name, c, &r));
     struct heads h = {.name = name, .c = c, .folder = folder, .commit = r.commit};
-    enum infer_status st = hub_choose(name, &r, c, remote_head, &h, &k);
+    enum infer_status st = hold(folder, &held);
+    if (st == INFER_OK) st = hub_choose(name, &r, c, remote_head, &h, &k);
     if (h.last[0]) unlink(h.last);
     if (st == INFER_OK) st = fetch_all(name, &r, &k, c, folder);
     if (st == INFER_OK) st = path_of(&r, &k, folder, path, n);
+    if (held >= 0) close(held);
     mem_free(k.wanted);
     hub_repo_free(&r);
     return st;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -10,6 +11,7 @@
 
 struct removal {
     const char *folder;
+    bool parts;           /* what fetches that broke off left goes, too */
     char (*kept)[HUB_ID]; /* kept[n_kept]: blobs that links need */
     int n_kept;
 };
@@ -38,11 +40,12 @@ static enum infer_status find_kept(struct removal *r, const char *under, int dep
     return st;
 }
 static bool is_kept(const struct removal *r, const char *name) {
+    if (!r->parts && strchr(name, '.')) return true;
     for (int i = 0; i < r->n_kept; i++)
         if (!strcmp(r->kept[i], name)) return true;
     return false;
 }
-static enum infer_status sweep(const struct removal *r, uint64_t *freed) {
+static enum infer_status sweep(const struct removal *r, uint64_t *freed, int *n) {
     char blobs[HUB_PATH], path[HUB_PATH];
     struct dirent *e;
     TRY(hub_join(blobs, sizeof blobs, r->folder, "blobs"));
@@ -58,6 +61,7 @@ static enum infer_status sweep(const struct removal *r, uint64_t *freed) {
             return err_set(INFER_E_WRITE, "%s: %s", path, strerror(error));
         }
         *freed += (uint64_t)s.st_blocks * 512;
+        (*n)++;
     }
     if (d) closedir(d);
     return INFER_OK;
@@ -101,13 +105,11 @@ static enum infer_status unlink_model(const struct hub_name *name, const char *f
     hub_repo_free(&r);
     return st == INFER_E_INPUT ? INFER_OK : st; /* another snapshot has it */
 }
-enum infer_status hub_remove(const struct hub_name *name, uint64_t *freed) {
-    char folder[HUB_PATH], snapshots[HUB_PATH], refs[HUB_PATH], commit[HUB_ID];
+static enum infer_status remove_held(const struct hub_name *name, const char *folder, uint64_t *freed) {
+    char snapshots[HUB_PATH], refs[HUB_PATH], commit[HUB_ID];
     struct dirent *e;
-    struct removal r = {.folder = folder};
+    struct removal r = {.folder = folder, .parts = !name->part[0] && !strcmp(name->revision, "main")};
     int n = 0;
-    *freed = 0;
-    TRY(hub_folder(name->repo, folder, sizeof folder));
     TRY(hub_join(snapshots, sizeof snapshots, folder, "snapshots"));
     TRY(hub_join(refs, sizeof refs, folder, "refs"));
     hub_ref_read(folder, name->revision, commit);
@@ -118,11 +120,11 @@ enum infer_status hub_remove(const struct hub_name *name, uint64_t *freed) {
             (!strcmp(name->revision, "main") || !strcmp(commit, e->d_name)))
             st = unlink_model(name, folder, e->d_name, &n);
     if (d) closedir(d);
+    if (st == INFER_OK && (n || r.parts)) st = find_kept(&r, snapshots, 0);
+    if (st == INFER_OK && (n || r.parts)) st = sweep(&r, freed, &n);
     if (st == INFER_OK && !n)
-        return err_set(INFER_E_INPUT, "hf:%s%s%s is not in the cache", name->repo, name->part[0] ? ":" : "",
-                       name->part);
-    if (st == INFER_OK) st = find_kept(&r, snapshots, 0);
-    if (st == INFER_OK) st = sweep(&r, freed);
+        st = err_set(INFER_E_INPUT, "hf:%s%s%s is not in the cache", name->repo, name->part[0] ? ":" : "",
+                     name->part);
     if (st == INFER_OK && !r.n_kept) { /* nothing is left of the repository */
         char path[HUB_PATH];
         DIR *of = opendir(refs);
@@ -132,5 +134,19 @@ enum infer_status hub_remove(const struct hub_name *name, uint64_t *freed) {
     }
     tidy(folder, 0);
     mem_free(r.kept);
+    return st;
+}
+enum infer_status hub_remove(const struct hub_name *name, uint64_t *freed) {
+    char folder[HUB_PATH];
+    int held = -1;
+    *freed = 0;
+    TRY(hub_folder(name->repo, folder, sizeof folder));
+    if (access(folder, F_OK)) return err_set(INFER_E_INPUT, "hf:%s is not in the cache", name->repo);
+    TRY(hub_lock(folder, HUB_WHOLE, LOCK_EX, &held));
+    if (held < 0)
+        return err_set(INFER_E_WRITE, "hf:%s is being fetched by another program: nothing is removed",
+                       name->repo);
+    const enum infer_status st = remove_held(name, folder, freed);
+    close(held);
     return st;
 }

@@ -52,31 +52,38 @@ enum infer_status hub_parse(const char *text, struct hub_name *out) {
 
 /* ---- where and who ---- */
 static const char *endpoint(void) {
+    static char own[1024]; /* without slashes behind it */
     const char *e = getenv("HF_ENDPOINT");
-    return e && *e ? e : ENDPOINT;
+    size_t n = e ? strlen(e) : 0;
+    while (n && e[n - 1] == '/') n--;
+    if (!n || n >= sizeof own) return n ? e : ENDPOINT;
+    if (strncmp(own, e, n) != 0 || own[n]) snprintf(own, sizeof own, "%.*s", (int)n, e);
+    return own;
+}
+/* text without white space around it into to[n]; false: nothing is left. */
+static bool trimmed(const char *text, char *to, size_t n) {
+    static const char white[] = " \t\r\n";
+    text += strspn(text, white);
+    snprintf(to, n, "%.*s", (int)strcspn(text, white), text);
+    return to[0] != 0;
+}
+static bool token_file(char *line, size_t n) {
+    char path[HUB_PATH];
+    if (!hub_path_in("HF_TOKEN_PATH", "", path, sizeof path) &&
+        !hub_path_in("HF_HOME", "/token", path, sizeof path) &&
+        !hub_path_in("XDG_CACHE_HOME", "/huggingface/token", path, sizeof path))
+        hub_path_in("HOME", "/.cache/huggingface/token", path, sizeof path);
+    FILE *f = fopen(path, "r");
+    const bool good = f && fgets(line, (int)n, f);
+    if (f) fclose(f);
+    return good;
 }
 const char *hub_token(void) {
-    static char token[512];
-    char path[HUB_PATH];
-    const char *env = getenv("HF_TOKEN"), *file = getenv("HF_TOKEN_PATH"), *home = getenv("HF_HOME"),
-               *user = getenv("HOME");
-    if (env && *env) return env;
-    if (token[0]) return token;
-    const char *xdg = getenv("XDG_CACHE_HOME");
-    if (file && *file)
-        snprintf(path, sizeof path, "%s", file);
-    else if (home && *home)
-        snprintf(path, sizeof path, "%s/token", home);
-    else
-        snprintf(path, sizeof path, "%s%s/huggingface/token",
-                 xdg && *xdg ? xdg
-                 : user      ? user
-                             : "",
-                 xdg && *xdg ? "" : "/.cache");
-    FILE *f = fopen(path, "r");
-    if (f && fgets(token, sizeof token, f)) token[strcspn(token, " \r\n")] = 0;
-    if (f) fclose(f);
-    return token[0] ? token : NULL;
+    static char token[2048];
+    char line[sizeof token];
+    const char *env = getenv("HF_TOKEN");
+    if (token[0] || (env && trimmed(env, token, sizeof token))) return token;
+    return token_file(line, sizeof line) && trimmed(line, token, sizeof token) ? token : NULL;
 }
 /* text as a part of an address; slashes stay */
 static void escaped(char *to, size_t n, const char *text) {
