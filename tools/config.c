@@ -244,12 +244,15 @@ static enum infer_status read_text(char **text, const char *path) {
     mem_free(*text);
     return err_set(INFER_E_INPUT, "%s: it has bytes that are no text", path);
 }
+/* model: whose sections hold; NULL: of the model that the file says. */
 static enum infer_status read_file(struct options *o, const char *path, const char *model, bool presets) {
     char *text;
     TRY(read_text(&text, path));
     enum infer_status st = INFER_OK;
-    for (int rank = 0; rank < 3 && st == INFER_OK; rank++)
-        st = read_rank(o, path, text, strlen(text), model, presets, rank);
+    for (int rank = 0; rank < 3 && st == INFER_OK; rank++) {
+        const char *own = o->model ? o->model : o->hf_repo ? o->hf_repo : DEFAULT_MODEL;
+        st = read_rank(o, path, text, strlen(text), model ? model : own, presets, rank);
+    }
     mem_free(text);
     return st;
 }
@@ -259,10 +262,12 @@ bool config_path(char *path, size_t n) {
              xdg && *xdg ? "" : "/.config");
     return access(path, F_OK) == 0;
 }
-static const char *model_of(const struct options *o, const struct options *flags) {
-    const char *env = getenv("INFER_MODEL");
-    if (flags->model || flags->hf_repo) return flags->model ? flags->model : flags->hf_repo;
-    return env && *env ? env : o->model ? o->model : DEFAULT_MODEL;
+/* What the command line or the environment says; NULL: neither does. */
+static const char *model_of(const struct options *flags) {
+    const char *said[] = {flags->model, flags->hf_repo, getenv("INFER_MODEL"), getenv("INFER_HF_REPO")};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (said[i] && *said[i]) return said[i];
+    return NULL;
 }
 static enum infer_status apply_file(struct options *o, const struct options *flags) {
     char path[4096];
@@ -272,7 +277,7 @@ static enum infer_status apply_file(struct options *o, const struct options *fla
     if (named && !strcmp(named, "none")) return INFER_OK;
     if (named) snprintf(path, sizeof path, "%s", named);
     if (!named && !config_path(path, sizeof path)) return INFER_OK;
-    return read_file(o, path, model_of(o, flags), false);
+    return read_file(o, path, model_of(flags), false);
 }
 
 /* ---- the environment ---- */
@@ -281,8 +286,7 @@ static enum infer_status apply_environment(struct options *o) {
     for (int i = 0; i < n_option; i++) {
         const struct option *opt = &option_table[i];
         char name[96] = "INFER_";
-        if (!(opt->groups & o->command->groups) || only_flag(opt) || !strcmp(opt->name, "model"))
-            continue; /* session.c: $INFER_MODEL */
+        if (!(opt->groups & o->command->groups) || only_flag(opt)) continue;
         size_t n = strlen(name);
         for (const char *p = opt->name; *p && n + 1 < sizeof name; p++)
             name[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);

@@ -209,9 +209,20 @@ static enum infer_status set_default(struct options *o, const struct option *opt
     infer_bug("option type %d", (int)opt->type);
 }
 
+/* --model and --hf-repo say the same: what is said nearer to the command line holds. */
+static void one_model(struct options *o, const struct option *opt, enum option_origin from) {
+    const bool model = strcmp(opt->name, "model") == 0;
+    if (!model && strcmp(opt->name, "hf-repo") != 0) return;
+    for (int i = 0; i < N_OPTION; i++) {
+        if (strcmp(table[i].name, model ? "hf-repo" : "model") != 0 || o->origin[i] >= from) continue;
+        *(const char **)(void *)((char *)o + table[i].offset) = NULL;
+        o->origin[i] = ORIGIN_DEFAULT;
+    }
+}
 enum infer_status option_set(struct options *o, const struct option *opt, const char *text,
                              enum option_origin from) {
     unsigned char *origin = &o->origin[opt - table];
+    one_model(o, opt, from);
     if (opt->type == OPT_TEXTS && *origin != from)
         ((struct option_texts *)(void *)((char *)o + opt->offset))->n = 0;
     TRY(set_default(o, opt, text));

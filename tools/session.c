@@ -19,7 +19,7 @@
 enum { DEFAULT_CTX = 8192 }; /* as the engine's */
 
 enum infer_status session_model_path(const struct options *o, char *path, size_t n) {
-    const char *env = getenv("INFER_MODEL"), *cache = getenv("XDG_CACHE_HOME");
+    const char *cache = getenv("XDG_CACHE_HOME");
     int len;
     if (o->model && o->hf_repo)
         return err_set(INFER_E_INPUT, "--model and --hf-repo are both given, and one is the model");
@@ -28,8 +28,8 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
         snprintf(name, sizeof name, "hf:%.500s", o->hf_repo);
         return model_path_of(o, name, path, n);
     }
-    if (o->model || (env && *env)) {
-        return model_path_of(o, o->model ? o->model : env, path, n);
+    if (o->model) {
+        return model_path_of(o, o->model, path, n);
     } else {
         bool xdg = cache && *cache;
         len = snprintf(path, n, "%s%s/infer/models/" DEFAULT_MODEL, xdg ? cache : tool_home(),

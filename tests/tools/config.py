@@ -89,6 +89,17 @@ r = run("run", "-p", "a", INFER_CTX="x")
 check("the environment's mistake", r.returncode == 2 and "INFER_CTX" in r.stderr, r)
 r = run("run", "--preset", "fast")
 check("no such preset", r.returncode == 2 and "low-memory" in r.stderr, r)
+# which model: as any option, and of -m and -hf the one that is said nearer
+which = dir / "which.ini"
+which.write_text(f"model = {dir}/x-tiny.gguf\n[model *tiny*]\ntemp = 0.5\n[model *other*]\ntemp = 0.9\n")
+same("a file's model has its section", said("run", "--config", which), {"model": (f"{dir}/x-tiny.gguf", "file"), "temp": ("0.5", "file")})
+same("$INFER_MODEL is above the file", said("run", "--config", which, INFER_MODEL="other.gguf"), {"model": ("other.gguf", "environment"), "temp": ("0.9", "file")})
+same("$INFER_HF_REPO, too", said("run", "--config", which, INFER_HF_REPO="a/other:Q4_0"), {"hf-repo": ("a/other:Q4_0", "environment"), "temp": ("0.9", "file")})
+which.write_text("hf-repo = a/other\n")
+same("-m is above a file's name of the hub", said("run", "--config", which, "-m", "b.gguf"), {"model": ("b.gguf", "command line")})
+same("and the name above a file", said("run", "--config", which, "-hf", "c/d", INFER_MODEL="b.gguf"), {"hf-repo": ("c/d", "command line")})
+r = run("run", "--config", which, "-m", "b.gguf", "-hf", "c/d", "-p", "a")
+check("not both", r.returncode == 2 and "one is the model" in r.stderr, r)
 # tune: a section that the next command reads
 tiny = dir / "tiny.gguf"
 run("synth", "--shape", "tiny", "--type", "q8_0", "-o", tiny)
@@ -113,5 +124,7 @@ r = run("tune", "-m", tiny, "-o", "-", "--config", "none", "--device", "cpu", "-
 check("on stdout", r.returncode == 0 and r.stdout.startswith("[model tiny.gguf]\n# infer tune") and r.stdout.endswith("lookup = on\n") and r.stderr.startswith("plan "), r)
 r = run("tune", "-m", tiny, "--device", "cpu", "--seconds", "1", "--threads", "1", XDG_CONFIG_HOME=str(dir / "none"))
 check("no such folder", r.returncode != 0 and r.stderr.count("\n") == 1 and not r.stdout, r)
+r = run("verify", tiny, "--record", "-o", "/dev/null", "--device", "cpu", "--config", which, INFER_MODEL="b.gguf")
+check("of verify the argument is the model", "one of them is the model" not in r.stderr and "one is the model" not in r.stderr, r)
 check("a file and the command line may name two who draft", run("run", "-m", tests / "golden/chat/chat-llama.gguf", "-p", "count", "--draft", tests / "golden/chat/chat-llama.gguf", "-q", "--device", "cpu", "--config", tuned, INFER_LOOKUP="on").returncode == 0)
 done()

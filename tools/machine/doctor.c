@@ -181,7 +181,7 @@ static json_t *doctor_model(const struct options *o, enum infer_status *status) 
     char problem[1024];
     json_t *j = json_pack("{s:s, s:s}", "file", path, "problem",
                           st ? tool_flags(problem, sizeof problem, err_message()) : "");
-    if (o->model || getenv("INFER_MODEL"))
+    if (o->model || o->hf_repo)
         *status = st || r.fits ? st : err_set(INFER_E_MEMORY, "%s does not fit", path);
     if (!st) {
         infer_model_info(m, &info);

@@ -310,11 +310,11 @@ static enum infer_status verify(struct sides *v, const struct options *o, int *w
 int cmd_verify(const struct options *o) {
     struct sides v = {.options = {*o, *o}};
     int wrong = 0;
-    if (o->n_arg && o->model) {
+    if (o->n_arg && options_origin(o, "model") == ORIGIN_FLAG) {
         err_set(INFER_E_INPUT, "%s and -m %s: one of them is the model", o->arg[0], o->model);
         return tool_fail(o, INFER_E_INPUT);
     }
-    for (int i = 0; i < SIDES && o->n_arg; i++) v.options[i].model = o->arg[0];
+    for (int i = 0; i < SIDES && o->n_arg; i++) v.options[i].model = o->arg[0], v.options[i].hf_repo = NULL;
     if (o->against) v.options[WAS].device = o->against;
     if (o->against_file) v.options[WAS].model = o->against_file;
     const enum infer_status st = verify(&v, o, &wrong);
