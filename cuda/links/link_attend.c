@@ -42,8 +42,8 @@ static bool head_norms_fit(const struct attend_ops *o, struct view q, struct vie
 /* q and k of all heads, rotated alike. */
 static bool ropes_fit(const struct attend_ops *o, struct view q, struct view k, const struct kv_store *s) {
     const struct op_rope *rq = o->q_rope, *rk = o->k_rope;
-    return !rq || (view_same(rq->x, q) && view_same(rk->x, k) && rq->rope == rk->rope &&
-                   rq->n_head == o->attend->n_head && rk->n_head == s->n_kv_head &&
+    return !rq || (view_same(rq->x, q) && view_same(rk->x, k) && rq->rope == rk->rope && !rq->back &&
+                   !rk->back && rq->n_head == o->attend->n_head && rk->n_head == s->n_kv_head &&
                    rq->head_dim == s->head_dim_k && rk->head_dim == s->head_dim_k);
 }
 
@@ -57,6 +57,7 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
         l->buf[q.buf].last != link_last(k) || l->buf[o.put->v.buf].last > link_last(k) ||
         k->n_op != 2 + (o.v_norm != NULL) + 2 * (o.q_norm != NULL) + 2 * (o.q_rope != NULL))
         return false;
+    if (s->v_in_k || kv_every(s) > 1 || o.attend->entries) return false;
     if (o.attend->chunked || !ropes_fit(&o, q, key, s) || !head_norms_fit(&o, q, key, s)) return false;
     /* as bfloat16 or as halves it can be turned into rows */
     const enum link_form least = l->cls == ROW_DECODE ? FORM_BF16 : FORM_HALVES;

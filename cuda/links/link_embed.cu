@@ -2,7 +2,10 @@
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 
+// Tables of all rotations, whose positions count as they are.
 static bool has(const decode_maker &m, const struct cuda_link *, enum link_form, enum link_form) {
+    for (int i = 0; i < m.b->n_rope; i++)
+        if (m.b->rope[i]->every > 1) return false;
     return m.b->n_rope <= 4;
 }
 static void make(decode_maker &m, decode_link *d) {

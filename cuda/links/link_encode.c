@@ -16,8 +16,8 @@ struct encode_ops link_encode_ops(const struct op_list *l, const struct cuda_lin
  * those of y's heads. */
 static bool turns_fit(const struct op_rope *q, const struct op_rope *k, const struct op_attend *o, int dim) {
     const int at = q->x.col - o->q.col;
-    return q->rope == k->rope && q->x.buf == o->q.buf && k->x.buf == o->k.buf && at >= 0 &&
-           at + q->rope->n_rot <= dim && k->x.col - o->k.col == at && q->n_head == o->n_head &&
+    return q->rope == k->rope && !q->back && !k->back && q->x.buf == o->q.buf && k->x.buf == o->k.buf &&
+           at >= 0 && at + q->rope->n_rot <= dim && k->x.col - o->k.col == at && q->n_head == o->n_head &&
            k->n_head == o->n_kv_head && q->head_dim == dim && k->head_dim == dim;
 }
 

@@ -18,17 +18,18 @@ static bool is_mla(const struct link_case *c, struct cuda_link *k) {
     const int nope = o.keys->w->k;
     if (n->kind != NORM_RMS || !n->w || n->bias || n->dim != n->x.width || op_norm_weights(n) != n->dim ||
         !view_same(n->x, latent) || !view_same(n->out, latent) || !view_same(o.k_rope->x, rest) ||
-        o.k_rope->rope != o.q_rope->rope || o.k_rope->n_head != 1 || o.k_rope->rope->n_rot != rest.width ||
-        o.q_rope->n_head != o.attend->n_head || o.q_rope->head_dim != nope + rest.width ||
+        o.k_rope->rope != o.q_rope->rope || o.k_rope->back || o.q_rope->back || o.k_rope->n_head != 1 ||
+        o.k_rope->rope->n_rot != rest.width || o.q_rope->n_head != o.attend->n_head ||
+        o.q_rope->head_dim != nope + rest.width ||
         !view_same(o.q_rope->x, view_columns(q, nope, q.width - nope)) || op_heads_rest(o.keys) != rest.width)
         return false;
     const struct kv_store *s = &c->store[o.put->store];
-    return o.put->store == o.attend->store && n->dim == s->head_dim_v && c->route->sm >= 90 &&
-           mla_has(s, o.attend, c->route->shared_bytes) && op_heads_rest(o.values) == 0 &&
-           view_same(o.attend->q, o.keys->out) && view_same(o.values->x, o.attend->out) &&
-           c->list->buf[key.buf].last <= link_last(k) && c->list->buf[q.buf].last <= link_last(k) &&
-           link_ends(c, k, o.keys->out) && link_ends(c, k, o.attend->out) &&
-           link_has(c, k, FORM_ROWS, FORM_ROWS);
+    return o.put->store == o.attend->store && kv_every(s) == 1 && n->dim == s->head_dim_v &&
+           c->route->sm >= 90 && mla_has(s, o.attend, c->route->shared_bytes) &&
+           op_heads_rest(o.values) == 0 && view_same(o.attend->q, o.keys->out) &&
+           view_same(o.values->x, o.attend->out) && c->list->buf[key.buf].last <= link_last(k) &&
+           c->list->buf[q.buf].last <= link_last(k) && link_ends(c, k, o.keys->out) &&
+           link_ends(c, k, o.attend->out) && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
     return link_mla_ops(c->list, k).values->w->n % 32 ? 0 : link_gives_result(c, k, normed);

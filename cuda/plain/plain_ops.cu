@@ -401,6 +401,10 @@ DEV float act_any(int act, const act_numbers &k, float x) {
     if (act == ACT_CLAMP) return x > k.limit ? k.limit : x < k.beta ? k.beta : x;
     if (act == ACT_XIELU)
         return fmaf(k.beta, x, x > 0 ? k.alpha * x * x : k.alpha_n * (expm1f(x > k.eps ? k.eps : x) - x));
+    if (act == ACT_SILU_LIMIT) {
+        x = x > k.limit ? k.limit : x;
+        return x / (1.f + expf(-x));
+    }
     if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));
     return act_apply(act, x);
 }
@@ -410,15 +414,13 @@ __global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, 
     op_begin();
     if (r >= row_count(t, out_rows) || i >= out.width) return;
     const float x = __ldcg(gate.p + r * gate.stride + i), u = up.p ? __ldcg(up.p + r * up.stride + i) : 1.f;
+    const float v = u > k.limit ? k.limit : u < -k.limit ? -k.limit : u; // NaN stays
     if (act == ACT_SWIGLU_OAI) {
-        const float g = x > k.limit ? k.limit : x,
-                    v = u > k.limit    ? k.limit
-                        : u < -k.limit ? -k.limit
-                                       : u; // NaN stays
+        const float g = x > k.limit ? k.limit : x;
         out.p[r * out.stride + i] = g / (1.f + expf(-k.alpha * g)) * (up.p ? v + 1.f : 1.f);
         return;
     }
-    out.p[r * out.stride + i] = act_any(act, k, x) * u;
+    out.p[r * out.stride + i] = act_any(act, k, x) * (act == ACT_SILU_LIMIT && up.p ? v : u);
 }
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k, int n,
                        bool out_rows, op_queue s) {

@@ -130,7 +130,9 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
     TRY(mem_new(&p->kv_v, (size_t)(c->n_store + 1) * sizeof *p->kv_v, "KV table"));
     for (int s = 0; s < c->n_store; s++) {
         const struct kv_store *st = &c->store[s];
-        size_t rows = (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * KV_PAGE, b;
+        size_t rows =
+                   (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * (size_t)kv_page_rows(st),
+               b;
         if (!config_uses_store(c, s)) continue;
         p->kv_k[s] = p->kv_bytes;
         if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_k), &b) || !size_align(b, 4096, &b) ||
@@ -459,12 +461,8 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "a delta rule whose rows decay by themselves, Kimi Linear's";
     if (o->kind == OP_NGRAM || (o->kind == OP_GLU && o->glu.act == ACT_ROOT))
         return "rows of a table by runs of tokens, Qwen3.8-Flash-Next's";
-    if (o->kind == OP_COMPRESS || o->kind == OP_BALANCE || o->kind == OP_STREAMS ||
-        (o->kind == OP_ATTEND && o->attend.entries) ||
-        (o->kind == OP_ROPE && (o->rope.back || o->rope.rope->every > 1)) ||
-        (o->kind == OP_ROUTE && (o->route.told || o->route.router->act == ROUTE_ROOT)) ||
-        (o->kind == OP_GLU && o->glu.act == ACT_SILU_LIMIT))
-        return "models of DeepSeek V4's kind";
+    if (o->kind == OP_ROUTE && o->route.told && o->route.router->act == ROUTE_NEAR)
+        return "routers of Phi-3.5-MoE's kind that are told";
     if (o->kind == OP_INDEX)
         return "attention to chosen positions, DeepSeek V3.2's, GLM-5's and MiniMax-M3's";
     if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";

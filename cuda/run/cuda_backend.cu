@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/plain/kv_low_ops.h"
+#include "cuda/plain/kv_runs.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/host_rows.h"
@@ -488,8 +489,8 @@ static enum infer_status cuda_read(struct backend *base, enum row_class cls, str
 // ---- pages
 static enum infer_status move_page(cuda_backend *b, int store, int page, float *k, float *v, bool write) {
     const struct kv_store *s = &b->c.store[store];
-    size_t nk = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k * 4;
-    size_t nv = (size_t)s->n_kv_head * KV_PAGE * (size_t)kv_v_dim(s) * 4;
+    const size_t rows = (size_t)s->n_kv_head * (size_t)kv_page_rows(s);
+    size_t nk = rows * (size_t)s->head_dim_k * 4, nv = rows * (size_t)kv_v_dim(s) * 4;
     if (nk + nv > b->plan.stage_bytes)
         return err_set(INFER_E_UNSUPPORTED, "cuda: a page of %zu bytes is too large", nk + nv);
     uint8_t *dk = b->work + b->plan.stage, *dv = dk + nk;
@@ -501,9 +502,14 @@ static enum infer_status move_page(cuda_backend *b, int store, int page, float *
         CU(cudaMemcpy(dv, v, nv, kind));
     }
     const dev_kv kv = cuda_store(b, store);
-    CU(kv_turned(kv.type) ? kv_low_page_run(kv, kv_turn_of(s, false), kv_turn_of(s, true), page, (float *)dk,
-                                            (float *)dv, write, b->stream)
-                          : kv_page_run(kv, page, (float *)dk, (float *)dv, write, b->stream));
+    const int turn_k = kv_turn_of(s, false), turn_v = kv_turn_of(s, true);
+    float *to_k = (float *)dk, *to_v = (float *)dv;
+    if (kv_every(s) > 1)
+        CU(kv_runs_page_run(kv_runs_job{kv, s->every, turn_k, turn_v}, page, to_k, to_v, write, b->stream));
+    else if (kv_turned(kv.type))
+        CU(kv_low_page_run(kv, turn_k, turn_v, page, to_k, to_v, write, b->stream));
+    else
+        CU(kv_page_run(kv, page, to_k, to_v, write, b->stream));
     CU(cudaStreamSynchronize(b->stream));
     if (!write) {
         CU(cudaMemcpy(k, dk, nk, kind));
@@ -522,7 +528,7 @@ static enum infer_status cuda_kv_page(struct backend *base, int store, int page,
     cuda_backend *b = (cuda_backend *)base;
     const struct kv_store *s = &b->c.store[store];
     dev_kv kv = cuda_store(b, store);
-    size_t rows = (size_t)s->n_kv_head * KV_PAGE;
+    size_t rows = (size_t)s->n_kv_head * (size_t)kv_page_rows(s);
     size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
            bv = rows * kv_row_bytes(b->c.kv_type, kv_v_dim(s));
     uint8_t *k = kv.k + (size_t)page * bk, *v = kv.v + (size_t)page * bv, *other = (uint8_t *)bytes;
@@ -540,7 +546,7 @@ static enum infer_status cuda_kv_copy(struct backend *base, int group, int from,
         const struct kv_store *s = &b->c.store[i];
         if (s->group != group || !config_uses_store(&b->c, i)) continue;
         dev_kv kv = cuda_store(b, i);
-        size_t rows = (size_t)s->n_kv_head * KV_PAGE;
+        size_t rows = (size_t)s->n_kv_head * (size_t)kv_page_rows(s);
         size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
                bv = rows * kv_row_bytes(b->c.kv_type, kv_v_dim(s));
         CU(cudaMemcpyAsync(kv.k + (size_t)to * bk, kv.k + (size_t)from * bk, bk, cudaMemcpyDeviceToDevice,

@@ -3,11 +3,15 @@
 #include "cuda/plain/attend_both.h"
 #include "cuda/plain/attend_rows.h"
 #include "cuda/plain/recur.h"
+#include "cuda/plain/entries.h"
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/plain/kv_low_ops.h"
+#include "cuda/plain/kv_runs.h"
 #include "cuda/prompt/moe_grouped.h"
 #include "cuda/plain/mla.h"
+#include "cuda/plain/route_told.h"
+#include "cuda/plain/streams.h"
 #include "cuda/plain/columns.h"
 #include "cuda/run/adapters_run.h"
 #include "cuda/run/cuda_ranks.h"
@@ -86,9 +90,23 @@ static enum infer_status run_ssm(cuda_backend *b, const struct op_list *l, const
     CU(op_ssm_run(b->t, j, n, s));
     return INFER_OK;
 }
+static enum infer_status run_compress(cuda_backend *b, const struct op_list *l, const struct op_compress *o,
+                                      int n, op_queue s) {
+    const compress_job j = {cuda_rows(b, l, o->x),
+                            cuda_rows(b, l, o->gate),
+                            cuda_rows(b, l, o->out),
+                            cuda_constant(b, o->bias),
+                            cuda_state(b, o->state, 0),
+                            (size_t)b->c.state[o->state].n_elem,
+                            o->ratio,
+                            op_compress_span(o)};
+    CU(op_compress_run(b->t, j, n, s));
+    return INFER_OK;
+}
 static enum infer_status run_state(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                    op_queue s) {
     if (o->kind == OP_CONV) return run_conv(b, l, &o->conv, n, s);
+    if (o->kind == OP_COMPRESS) return run_compress(b, l, &o->compress, n, s);
     return o->kind == OP_DELTA ? run_delta(b, l, &o->delta, n, s) : run_ssm(b, l, &o->ssm, n, s);
 }
 
@@ -97,8 +115,36 @@ static enum infer_status run_kv_put(cuda_backend *b, const struct op_list *l, co
     const struct kv_store *st = &b->c.store[o->store];
     const dev_kv kv = cuda_store(b, o->store);
     const rows k = cuda_rows(b, l, o->k), v = o->v.buf < 0 ? rows{} : cuda_rows(b, l, o->v);
+    if (kv_every(st) > 1) {
+        const kv_runs_job j = {kv, st->every, kv_turn_of(st, false), kv_turn_of(st, true)};
+        CU(kv_runs_put_run(b->t, j, k, v, n, s));
+        return INFER_OK;
+    }
     CU(kv_turned(kv.type) ? kv_low_put_run(b->t, kv, kv_turn_of(st, false), kv_turn_of(st, true), k, v, n, s)
                           : op_kv_put_run(b->t, kv, k, v, n, s));
+    return INFER_OK;
+}
+// Attention to a window and to entries.
+static enum infer_status run_attend_entries(cuda_backend *b, const struct op_list *l,
+                                            const struct op_attend *o, const attend_rule &rule, int n,
+                                            op_queue s) {
+    const struct kv_store *st = &b->c.store[o->store], *entry = &b->c.store[o->entries - 1];
+    attend_entries_job j = {};
+    j.kv = cuda_store(b, o->store);
+    j.entry = cuda_store(b, o->entries - 1);
+    j.every = kv_every(entry);
+    j.dv = st->head_dim_v;
+    j.turn = kv_turn_of(st, false);
+    j.block = o->by.block;
+    j.n_top = o->by.n_top;
+    j.q = cuda_rows(b, l, o->q);
+    j.out = cuda_rows(b, l, o->out);
+    if (j.n_top) j.chosen = cuda_rows(b, l, o->chosen);
+    j.rule = rule;
+    if (!st->v_in_k || !entry->v_in_k || st->n_kv_head != 1 || entry->n_kv_head != 1 ||
+        entry->head_dim_k != st->head_dim_k || entry->head_dim_v != st->head_dim_v)
+        infer_bug("entries of other sizes than keys");
+    CU(op_attend_entries_run(b->t, j, n, s));
     return INFER_OK;
 }
 static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, const struct op_attend *o,
@@ -135,6 +181,7 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
     const attend_rule rule = {o->n_head,    o->window,   o->scale,       o->softcap,
                               o->temp_beta, o->temp_len, o->temp_offset, cuda_constant(b, o->sinks),
                               o->chunked};
+    if (o->entries) return run_attend_entries(b, l, o, rule, n, s);
     if (st->v_in_k)
         CU(op_attend_mla_run(b->t, kv, st->head_dim_v, q, out, rule, n, s));
     else if (until)
@@ -159,6 +206,16 @@ static enum infer_status run_stack(cuda_backend *b, const struct op_list *l, con
 // ---- experts
 static enum infer_status run_route(cuda_backend *b, const struct op_list *l, const struct op_route *o, int n,
                                    op_queue s) {
+    if (o->told || o->router->act == ROUTE_ROOT) {
+        const route_told_job j = {cuda_rows(b, l, o->logits),
+                                  cuda_rows(b, l, o->choice),
+                                  router_of(b, o),
+                                  (const int32_t *)cuda_constant(b, o->told),
+                                  o->n_told,
+                                  cuda_out_rows(l, o->choice)};
+        CU(op_route_told_run(b->t, b->in, j, n, s));
+        return INFER_OK;
+    }
     CU(op_route_run(b->t, cuda_rows(b, l, o->logits), cuda_rows(b, l, o->choice), router_of(b, o), n,
                     cuda_out_rows(l, o->choice), s));
     return INFER_OK;
@@ -217,6 +274,30 @@ static enum infer_status run_columns(cuda_backend *b, const struct op_list *l, c
     return INFER_OK;
 }
 
+// Residual streams that are mixed.
+static enum infer_status run_balance(cuda_backend *b, const struct op_list *l, struct op_balance o, int n,
+                                     op_queue s) {
+    o.scale = cuda_constant(b, o.scale);
+    o.base = cuda_constant(b, o.base);
+    CU(op_balance_run(b->t, cuda_rows(b, l, o.x), cuda_rows(b, l, o.out), o, n, cuda_out_rows(l, o.out), s));
+    return INFER_OK;
+}
+static enum infer_status run_streams(cuda_backend *b, const struct op_list *l, const struct op_streams *o,
+                                     int n, op_queue s) {
+    const streams_job j = {cuda_rows(b, l, o->x),        cuda_rows(b, l, o->M),   rows_or_none(b, l, o->y),
+                           rows_or_none(b, l, o->write), cuda_rows(b, l, o->out), o->n,
+                           cuda_out_rows(l, o->out)};
+    CU(op_streams_run(b->t, j, n, s));
+    return INFER_OK;
+}
+static enum infer_status run_rope(cuda_backend *b, const struct op_list *l, const struct op_rope *o, int n,
+                                  op_queue s) {
+    CU((o->back ? op_rope_back_run : op_rope_run)(b->t, cuda_rows(b, l, o->x), o->n_head, o->head_dim,
+                                                  o->rope->n_rot, o->rope->kind == ROPE_NEOX,
+                                                  cuda_rope_table(b, o->rope), n, s));
+    return INFER_OK;
+}
+
 // Of towers and what they give.
 static enum infer_status run_picture(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                      op_queue s) {
@@ -258,9 +339,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_MATMUL:
         return run_matmul(b, l, o, n, s);
     case OP_ROPE:
-        CU(op_rope_run(b->t, at(o->rope.x), o->rope.n_head, o->rope.head_dim, o->rope.rope->n_rot,
-                       o->rope.rope->kind == ROPE_NEOX, cuda_rope_table(b, o->rope.rope), n, s));
-        break;
+        return run_rope(b, l, &o->rope, n, s);
     case OP_KV_PUT:
         return run_kv_put(b, l, &o->kv_put, n, s);
     case OP_ATTEND:
@@ -281,6 +360,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_CONV:
     case OP_DELTA:
     case OP_SSM:
+    case OP_COMPRESS:
         return run_state(b, l, o, n, s);
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
@@ -295,6 +375,10 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         return run_stack(b, l, &o->heads, n, s);
     case OP_COLUMNS:
         return run_columns(b, l, &o->columns, n, s);
+    case OP_BALANCE:
+        return run_balance(b, l, o->balance, n, s);
+    case OP_STREAMS:
+        return run_streams(b, l, &o->streams, n, s);
     default:
         return run_with_others(b, l, o, n, s);
     }
@@ -335,6 +419,7 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, int
     if (i + 3 > end || !list_is_rotated(l, i)) return 0;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
     if (q->rope.rope != k->rope.rope || q->rope.head_dim != k->rope.head_dim) return 0;
+    if (put->kv_put.v.buf < 0 || kv_every(&b->c.store[put->kv_put.store]) > 1) return 0;
     j->q = cuda_rows(b, l, q->rope.x);
     j->k = cuda_rows(b, l, k->rope.x);
     j->v = cuda_rows(b, l, put->kv_put.v);
@@ -380,10 +465,17 @@ enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, i
     return INFER_OK;
 }
 enum infer_status cuda_rope_tables(cuda_backend *b, int n_row, op_queue s) {
-    for (int i = 0; i < b->n_rope; i++)
-        CU(op_rope_table_run(b->t, b->in, cuda_constant(b, b->rope[i]->inv_freq),
-                             (const int32_t *)cuda_constant(b, b->rope[i]->axis), b->rope[i]->n_rot,
-                             b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
+    for (int i = 0; i < b->n_rope; i++) {
+        const struct rope *r = b->rope[i];
+        const float *inv_freq = cuda_constant(b, r->inv_freq);
+        const int32_t *axis = (const int32_t *)cuda_constant(b, r->axis);
+        float2 *table = cuda_rope_table(b, r);
+        const rope_runs_job runs = {inv_freq, axis, r->n_rot, r->every, r->mscale, table};
+        if (r->every > 1)
+            CU(op_rope_runs_run(b->t, b->in, runs, n_row, s));
+        else
+            CU(op_rope_table_run(b->t, b->in, inv_freq, axis, r->n_rot, r->mscale, table, n_row, s));
+    }
     return INFER_OK;
 }
 enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out,

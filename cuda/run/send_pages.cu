@@ -51,7 +51,7 @@ static enum infer_status send_page(struct page_room *r, int group, int page, int
         const struct kv_store *st = &b->c.store[s];
         if (st->group != group || !config_uses_store(&b->c, s)) continue;
         const dev_kv kv = cuda_store(b, s);
-        const size_t rows = (size_t)st->n_kv_head * KV_PAGE,
+        const size_t rows = (size_t)st->n_kv_head * (size_t)kv_page_rows(st),
                      bk = rows * kv_row_bytes(b->c.kv_type, st->head_dim_k),
                      bv = rows * kv_row_bytes(b->c.kv_type, kv_v_dim(st));
         TRY(add_piece(b, &p, kv.k + (size_t)page * bk, from, bk));

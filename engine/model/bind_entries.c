@@ -56,6 +56,23 @@ static enum infer_status bind_hyper(struct binder *b, int il) {
     return bind_vector(b, SLOT_HC_FFN_SCALE, il, &l->hyper[1].scale);
 }
 
+/* The rotation of a layer at the first positions of its runs: one for all layers that have the same. */
+static enum infer_status bind_rope(struct model *m, int il) {
+    struct layer *l = &m->layer[il];
+    for (int i = 0; i < il && !l->entry.rope; i++) {
+        const struct layer *other = &m->layer[i];
+        if (other->entry.rope && other->attn.rope == l->attn.rope && other->entry.every == l->entry.every)
+            l->entry.rope = other->entry.rope;
+    }
+    if (l->entry.rope) return INFER_OK;
+    struct rope *r = arena_alloc(&m->arena, sizeof *r);
+    if (!r) return err_set(INFER_E_MEMORY, "out of memory for rope");
+    *r = *l->attn.rope;
+    r->every = l->entry.every;
+    l->entry.rope = r;
+    return INFER_OK;
+}
+
 enum infer_status bind_entries(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
@@ -67,11 +84,7 @@ enum infer_status bind_entries(struct binder *b, int il) {
     if (!l->entry.every) return INFER_OK;
     TRY(bind_vector(b, SLOT_ENTRY_BIAS, il, &l->entry.bias));
     TRY(bind_vector(b, SLOT_INDEX_ENTRY_BIAS, il, &l->entry.index_bias));
-    struct rope *r = arena_alloc(&m->arena, sizeof *r);
-    if (!r) return err_set(INFER_E_MEMORY, "out of memory for rope");
-    *r = *l->attn.rope;
-    r->every = l->entry.every;
-    l->entry.rope = r;
+    TRY(bind_rope(m, il));
     l->entry.store = add_store(m, n, n, l->entry.every);
     l->entry.state = add_state(m, runs, l->entry.every, runs * n);
     if (!l->index.n_head) return INFER_OK;

@@ -308,7 +308,7 @@ bool list_is_gated(const struct op_list *l, int i) {
 bool list_is_rotated(const struct op_list *l, int i) {
     const struct op *q = &l->op[i];
     return i + 2 < l->n_op && q[0].kind == OP_ROPE && q[1].kind == OP_ROPE && q[2].kind == OP_KV_PUT &&
-           view_same(q[1].rope.x, q[2].kv_put.k);
+           !q[0].rope.back && !q[1].rope.back && view_same(q[1].rope.x, q[2].kv_put.k);
 }
 
 /* ---- configurations ------------------------------------------------------------------------------------------ */

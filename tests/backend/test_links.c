@@ -430,6 +430,49 @@ static void parts_of_experts_are_a_link(void **state) {
     close_lists(&o);
 }
 
+/* Changes an operation to what fused kernels have no part in: rotations back, entries, told experts, roots. */
+static bool made_unknown(struct op *o, int how) {
+    static const int32_t told[64];
+    static struct router root;
+    if (o->kind == OP_ROPE && how == (o[-1].kind == OP_ROPE)) {
+        o->rope.back = true;
+        return true;
+    }
+    if (o->kind == OP_ATTEND && how == 2) {
+        o->attend.entries = 1;
+        return true;
+    }
+    if (o->kind != OP_ROUTE || how < 3) return false;
+    root = *o->route.router;
+    root.act = how == 3 ? root.act : ROUTE_ROOT;
+    o->route.router = &root;
+    o->route.told = how == 3 ? told : NULL;
+    return true;
+}
+static void what_kernels_do_not_know_runs_alone(void **state) {
+    (void)state;
+    static struct op op[MOST];
+    for (int how = 0; how < 5; how++)
+        for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+            struct lists o;
+            struct cuda_link link[MOST];
+            bool unknown[MOST] = {false};
+            int n_unknown = 0;
+            open_lists(&o, how < 3 ? "tiny" : "tiny-moe", "q8_0");
+            struct op_list l = o.own[cls];
+            memcpy(op, l.op, (size_t)l.n_op * sizeof *op);
+            l.op = op;
+            for (int k = 1; k < l.n_op; k++) n_unknown += unknown[k] = made_unknown(&op[k], how);
+            assert_true(n_unknown > 0);
+            const int n = make(&o, &l, h100, link);
+            for (int i = 0; i < n; i++)
+                for (int k = link[i].first; k < link[i].first + link[i].n_op; k++)
+                    if (unknown[k] && link[i].kind != LINK_PLAIN)
+                        fail_msg("%s, %d: in a link of kind %d", op[k].name, how, (int)link[i].kind);
+            close_lists(&o);
+        }
+}
+
 /* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
 static void int8_codes_are_no_rows(void **state) {
     (void)state;
@@ -677,6 +720,7 @@ int main(void) {
         cmocka_unit_test(fp8_products_are_links_of_many_rows),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(parts_of_experts_are_a_link),
+        cmocka_unit_test(what_kernels_do_not_know_runs_alone),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
         cmocka_unit_test(blocks_of_towers_are_links),

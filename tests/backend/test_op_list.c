@@ -535,6 +535,9 @@ static void rotations(void **state) {
     struct op_list l = {.op = op, .n_op = 3};
     assert_true(list_is_rotated(&l, 0));
     assert_false(list_is_rotated(&l, 1));
+    op[1].rope.back = true;
+    assert_false(list_is_rotated(&l, 0));
+    op[1].rope.back = false;
     op[2].kv_put.k = q;
     assert_false(list_is_rotated(&l, 0));
 }
