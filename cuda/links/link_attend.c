@@ -58,6 +58,7 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
         k->n_op != 2 + (o.v_norm != NULL) + 2 * (o.q_norm != NULL) + 2 * (o.q_rope != NULL))
         return false;
     if (s->v_in_k || kv_every(s) > 1 || o.attend->entries) return false;
+    if (o.attend->by.n_top) return false; /* positions that are chosen */
     if (o.attend->chunked || !ropes_fit(&o, q, key, s) || !head_norms_fit(&o, q, key, s)) return false;
     /* as bfloat16 or as halves it can be turned into rows */
     const enum link_form least = l->cls == ROW_DECODE ? FORM_BF16 : FORM_HALVES;

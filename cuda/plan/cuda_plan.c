@@ -5,6 +5,7 @@
 #include "cuda/plan/streamk.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
+#include "cuda/plan/index_plan.h"
 #include "cuda/plan/kv_halves_plan.h"
 #include "cuda/plan/mla_plan.h"
 #include "cuda/plan/moe_grouped_plan.h"
@@ -415,6 +416,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     place_tiles(p, c);
     place_room(p, pl, c->n_slot);
     p->kv_k[c->n_store] = take(p, kv_halves_plan_of(c).bytes);
+    p->kv_v[c->n_store] = take(p, index_bytes(c));
     place_other_kernels(p, c);
     place_adapters(p);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
@@ -463,8 +465,6 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "rows of a table by runs of tokens, Qwen3.8-Flash-Next's";
     if (o->kind == OP_ROUTE && o->route.told && o->route.router->act == ROUTE_NEAR)
         return "routers of Phi-3.5-MoE's kind that are told";
-    if (o->kind == OP_INDEX)
-        return "attention to chosen positions, DeepSeek V3.2's, GLM-5's and MiniMax-M3's";
     if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";
     if (o->kind == OP_GLU && o->glu.act == ACT_SILU_CLAMP) return "gates with limits of Step 3.5's kind";
     if (o->kind == OP_GLU && o->glu.act == ACT_SOFTPLUS) return "gates of Laguna's kind";

@@ -11,13 +11,22 @@ static size_t pool_bytes(const struct backend_config *c, const struct kv_store *
                : SIZE_MAX;
 }
 
+/* Whether a kernel of prompt rows reads the whole store, not what is chosen of it. */
+static bool is_read_whole(const struct backend_config *c, int store) {
+    const struct op_list *l = c->list[ROW_PROMPT];
+    for (int i = 0; i < l->n_op; i++) {
+        const struct op_attend *o = &l->op[i].attend;
+        if (l->op[i].kind == OP_ATTEND && o->store == store && !o->by.n_top) return true;
+    }
+    return false;
+}
 struct kv_halves_plan kv_halves_plan_of(const struct backend_config *c) {
     struct kv_halves_plan p = {0, 0};
     size_t k = 0, v = 0;
     if (c->kv_type == KV_F16 || c->no_fuse || !c->list[ROW_PROMPT]) return p;
     for (int i = 0; i < c->n_store; i++) {
         const struct kv_store *s = &c->store[i];
-        if (!config_uses_store(c, i) || !s->head_dim_v) continue;
+        if (!config_uses_store(c, i) || !s->head_dim_v || !is_read_whole(c, i)) continue;
         const size_t keys = pool_bytes(c, s, s->head_dim_k), values = pool_bytes(c, s, kv_v_dim(s));
         if (keys > k) k = keys;
         if (values > v) v = values;

@@ -14,6 +14,7 @@
 #include "cuda/plain/streams.h"
 #include "cuda/plain/columns.h"
 #include "cuda/run/adapters_run.h"
+#include "cuda/run/chosen_ops.h"
 #include "cuda/run/cuda_ranks.h"
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/experts_args.h"
@@ -165,6 +166,7 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
         CU(op_attend_rows_run(b->t, own, n, s));
         return INFER_OK;
     }
+    if (attends_chosen(o)) return cuda_attend_chosen_op(b, l, o, n, s);
     const struct kv_store *st = &b->c.store[o->store];
     const dev_kv kv = cuda_store(b, o->store);
     const int32_t *until = o->both ? b->until : NULL;
@@ -315,11 +317,12 @@ static enum infer_status run_norm(cuda_backend *b, const struct op_list *l, cons
                    cuda_out_rows(l, o->x), s));
     return INFER_OK;
 }
-// What the host or other ranks have a part in; adapters.
+// What the host or other ranks have a part in; adapters; what is chosen.
 static enum infer_status run_with_others(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                          op_queue s) {
     if (o->kind == OP_REMOTE) return host_rows_run(b, l, o, n, s);
     if (o->kind == OP_LOWRANK) return cuda_adapters_op(b, l, o, n, s);
+    if (o->kind == OP_INDEX) return cuda_index_op(b, l, &o->index, n, s);
     if (o->kind == OP_REDUCE || o->kind == OP_GATHER) return cuda_ranks_op(b, l, o, n, s);
     infer_bug("operation %d has no kernel", (int)o->kind);
 }
