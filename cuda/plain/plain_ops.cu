@@ -394,6 +394,7 @@ cudaError_t op_attend_both_run(dev_tables t, dev_kv kv, rows q, rows out, attend
 // ---- glu, add, rows
 // of those that no fused kernel knows, too
 DEV float act_any(int act, const act_numbers &k, float x) {
+    if (act == ACT_ROOT) return x == 0 ? x : copysignf(sqrtf(fmaxf(fabsf(x), k.eps)), x);
     if (act == ACT_CAP) return k.limit * tanhf(x / k.limit);
     if (act == ACT_SCALE) return k.limit * x;
     if (act == ACT_CLAMP) return fminf(fmaxf(x, k.beta), k.limit);

@@ -22,13 +22,14 @@ static bool feeds_glu(const struct backend_config *c, int id) {
     return false;
 }
 
-/* Whether some list has the group's matrices as experts, as a router, or one for each head. */
+/* Whether some list has the group's matrices as experts, as a router, one for each head, or as parts of a table. */
 static bool is_apart(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             const struct op *o = &c->list[cls]->op[i];
             if (o->kind == OP_EXPERTS && o->experts.w->id == id) return true;
             if (o->kind == OP_HEADS && o->heads.w->id == id) return true;
+            if (o->kind == OP_NGRAM && o->ngram.w == c->group[id]->member) return true;
             if (o->kind == OP_MATMUL && o->matmul.exact && o->matmul.w->id == id) return true;
         }
     return false;
@@ -461,8 +462,6 @@ static const char *without_kernel(const struct backend_config *c, const struct o
         return "a delta rule whose steps reach 2, OLMo Hybrid's";
     if (o->kind == OP_DELTA && op_delta_by_row(&o->delta))
         return "a delta rule whose rows decay by themselves, Kimi Linear's";
-    if (o->kind == OP_NGRAM || (o->kind == OP_GLU && o->glu.act == ACT_ROOT))
-        return "rows of a table by runs of tokens, Qwen3.8-Flash-Next's";
     if (o->kind == OP_ROUTE && o->route.told && o->route.router->act == ROUTE_NEAR)
         return "routers of Phi-3.5-MoE's kind that are told";
     if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";

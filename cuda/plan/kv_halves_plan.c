@@ -16,7 +16,7 @@ static bool is_read_whole(const struct backend_config *c, int store) {
     const struct op_list *l = c->list[ROW_PROMPT];
     for (int i = 0; i < l->n_op; i++) {
         const struct op_attend *o = &l->op[i].attend;
-        if (l->op[i].kind == OP_ATTEND && o->store == store && !o->by.n_top) return true;
+        if (l->op[i].kind == OP_ATTEND && o->store == store && !o->by.n_top && !o->entries) return true;
     }
     return false;
 }

@@ -2,7 +2,8 @@
 
 bool mla_has(const struct kv_store *s, const struct op_attend *o, size_t shared_bytes) {
     return s->v_in_k && s->n_kv_head == 1 && s->head_dim_k == LATENT_K && s->head_dim_v == LATENT_V &&
-           o->softcap <= 0 && !o->window && !o->sinks && !o->entries && !o->by.n_top && shared_bytes >= (size_t)220 << 10;
+           o->softcap <= 0 && !o->window && !o->sinks && !o->entries && !o->by.n_top &&
+           shared_bytes >= (size_t)220 << 10;
 }
 int mla_pairs(int n_head) { return n_head > 32 ? 64 : 32; }
 int mla_splits(int max_rows, int n_head) {

@@ -1,7 +1,9 @@
 #include "cuda/run/chosen_ops.h"
 #include "cuda/plain/attend_chosen.h"
 #include "cuda/plain/indexer.h"
+#include "cuda/plain/ngram_rows.h"
 #include "cuda/plan/index_plan.h"
+#include "seam/op_list.h"
 
 // As many rows at a time as the workspace has room for scores of.
 enum infer_status cuda_index_op(cuda_backend *b, const struct op_list *l, const struct op_index *o, int n,
@@ -51,5 +53,28 @@ enum infer_status cuda_attend_chosen_op(cuda_backend *b, const struct op_list *l
     j.softcap = o->softcap;
     j.sinks = cuda_constant(b, o->sinks);
     CU(op_attend_chosen_run(b->t, j, n, s));
+    return INFER_OK;
+}
+
+enum infer_status cuda_ngram_op(cuda_backend *b, const struct op_list *l, const struct op_ngram *o, int n,
+                                op_queue s) {
+    const int group = config_table_group(&b->c, o->w);
+    const cuda_member *m = &b->plan.group[group].member[0];
+    ngram_job j = {};
+    j.out = cuda_rows(b, l, o->out);
+    j.w = cuda_matrix(b, group, 0);
+    j.step = m->step;
+    j.scale = m->folded > 0 ? o->w->factor / m->folded : o->w->factor;
+    j.state = cuda_state(b, o->state, 0);
+    j.n_elem = (size_t)b->c.state[o->state].n_elem;
+    j.size = o->by->size;
+    j.n_head = o->by->n_head;
+    j.end = o->by->end;
+    j.given = o->by->given;
+    j.mult = (const int64_t *)cuda_constant(b, o->by->mult);
+    j.rows = (const int64_t *)cuda_constant(b, o->by->rows);
+    j.first = (const int64_t *)cuda_constant(b, o->by->first);
+    j.input = b->in.at;
+    CU(op_ngram_run(b->t, j, n, s));
     return INFER_OK;
 }

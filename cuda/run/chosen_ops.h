@@ -10,3 +10,5 @@ enum infer_status cuda_index_op(cuda_backend *b, const struct op_list *l, const 
                                 op_queue s);
 enum infer_status cuda_attend_chosen_op(cuda_backend *b, const struct op_list *l, const struct op_attend *o,
                                         int n, op_queue s);
+enum infer_status cuda_ngram_op(cuda_backend *b, const struct op_list *l, const struct op_ngram *o, int n,
+                                op_queue s);

@@ -323,6 +323,7 @@ static enum infer_status run_with_others(cuda_backend *b, const struct op_list *
     if (o->kind == OP_REMOTE) return host_rows_run(b, l, o, n, s);
     if (o->kind == OP_LOWRANK) return cuda_adapters_op(b, l, o, n, s);
     if (o->kind == OP_INDEX) return cuda_index_op(b, l, &o->index, n, s);
+    if (o->kind == OP_NGRAM) return cuda_ngram_op(b, l, &o->ngram, n, s);
     if (o->kind == OP_REDUCE || o->kind == OP_GATHER) return cuda_ranks_op(b, l, o, n, s);
     infer_bug("operation %d has no kernel", (int)o->kind);
 }

@@ -107,6 +107,10 @@ static void state_constants(struct op_use *u, const struct op *op) {
         constant(u, op->ssm.A, op->ssm.n_head);
         constant(u, op->ssm.dt_bias, op->ssm.n_head);
         constant(u, op->ssm.skip, op->ssm.n_head);
+    } else if (op->kind == OP_NGRAM) { /* numbers of 64 bits */
+        constant(u, op->ngram.by->mult, 2 * op->ngram.by->size);
+        constant(u, op->ngram.by->rows, 2 * op->ngram.by->n_head);
+        constant(u, op->ngram.by->first, 2 * op->ngram.by->n_head);
     } else {
         constant(u, op->compress.bias, op->compress.ratio * op->compress.x.width);
     }
@@ -131,6 +135,7 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_DELTA:
     case OP_SSM:
     case OP_COMPRESS:
+    case OP_NGRAM:
         state_constants(u, op);
         return;
     case OP_ROUTE:
@@ -166,7 +171,6 @@ static void constants(struct op_use *u, const struct op *op) {
     case OP_LOWRANK:
     case OP_INDEX:
     case OP_STREAMS:
-    case OP_NGRAM:
     case OP_KIND_COUNT:
         return;
     }

@@ -10,9 +10,9 @@ extern "C" {
 
 enum { OP_READS = 4, OP_WRITES = 1, OP_CONSTANTS = 3 };
 
-/* Numbers beside the weights: norm weights, frequencies, sinks, decays, and orders of columns, which are int32_t. */
+/* Numbers beside the weights: norm weights, frequencies, sinks, decays, and orders of columns, which are int32_t; a hash's of 64 bits. */
 struct op_constant {
-    const void *data; /* float or int32_t data[n], never NULL */
+    const void *data; /* float or int32_t data[n], or half as many int64_t, never NULL */
     int n;
 };
 

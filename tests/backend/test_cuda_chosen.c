@@ -37,6 +37,10 @@ static void choices(void **state) {
     (void)state;
     choice_cases(check_card);
 }
+static void rows_by_runs_of_tokens(void **state) {
+    (void)state;
+    ngram_cases(&backend_cuda, check_card);
+}
 static void lists_of_heads(void **state) {
     (void)state;
     choice_head_cases(check_card);
@@ -48,7 +52,8 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     if (!cuda_there(&must)) return must ? 1 : 77;
 #ifdef INFER_CUDA
-    const struct CMUnitTest tests[] = {cmocka_unit_test(choices), cmocka_unit_test(lists_of_heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choices), cmocka_unit_test(lists_of_heads),
+                                       cmocka_unit_test(rows_by_runs_of_tokens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #endif
 }

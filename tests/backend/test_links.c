@@ -4,6 +4,7 @@
 #include "engine_options.h"
 #include "infer.h"
 #include "cuda/links/link_attend.h"
+#include "cuda/plan/mla_plan.h"
 #include "cuda/plan/kv_halves_plan.h"
 #include "model/adapter.h"
 #include "model/shard.h"
@@ -430,7 +431,7 @@ static void parts_of_experts_are_a_link(void **state) {
     close_lists(&o);
 }
 
-/* Changes an operation to what fused kernels have no part in: rotations back, entries, told experts, roots. */
+/* Changes an operation to what fused kernels have no part in: rotations back, entries, told experts, roots, chosen positions. */
 static bool made_unknown(struct op *o, int how) {
     static const int32_t told[64];
     static struct router root;
@@ -438,11 +439,11 @@ static bool made_unknown(struct op *o, int how) {
         o->rope.back = true;
         return true;
     }
-    if (o->kind == OP_ATTEND && how == 2) {
-        o->attend.entries = 1;
+    if (o->kind == OP_ATTEND && (how == 2 || how == 5)) {
+        *(how == 2 ? &o->attend.entries : &o->attend.by.n_top) = 1;
         return true;
     }
-    if (o->kind != OP_ROUTE || how < 3) return false;
+    if (o->kind != OP_ROUTE || how < 3 || how > 4) return false;
     root = *o->route.router;
     root.act = how == 3 ? root.act : ROUTE_ROOT;
     o->route.router = &root;
@@ -452,7 +453,7 @@ static bool made_unknown(struct op *o, int how) {
 static void what_kernels_do_not_know_runs_alone(void **state) {
     (void)state;
     static struct op op[MOST];
-    for (int how = 0; how < 5; how++)
+    for (int how = 0; how < 6; how++)
         for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
             struct lists o;
             struct cuda_link link[MOST];
@@ -471,6 +472,19 @@ static void what_kernels_do_not_know_runs_alone(void **state) {
                         fail_msg("%s, %d: in a link of kind %d", op[k].name, how, (int)link[i].kind);
             close_lists(&o);
         }
+}
+
+/* Tensor cores take latents of all positions alone. */
+static void latents_that_are_chosen_run_alone(void **state) {
+    (void)state;
+    const struct kv_store s = {
+        .n_kv_head = 1, .head_dim_k = LATENT_K, .head_dim_v = LATENT_V, .v_in_k = true};
+    struct op_attend o = {.n_head = 16};
+    assert_true(mla_has(&s, &o, SIZE_MAX));
+    o.by.n_top = 2048;
+    assert_false(mla_has(&s, &o, SIZE_MAX));
+    o.by = (struct choice){.ends = true}, o.entries = 1;
+    assert_false(mla_has(&s, &o, SIZE_MAX));
 }
 
 /* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
@@ -721,6 +735,7 @@ int main(void) {
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(what_kernels_do_not_know_runs_alone),
+        cmocka_unit_test(latents_that_are_chosen_run_alone),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
         cmocka_unit_test(blocks_of_towers_are_links),

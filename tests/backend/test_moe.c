@@ -143,9 +143,7 @@ static void what_no_card_computes(void **state) {
     (void)state;
     const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR};
     const struct view x = {0, 0, 8}, few = {0, 0, 2};
-    const struct weight w = {.n = 1, .k = 8, .n_stack = 1};
     struct op ops[] = {
-        {OP_NGRAM, 0, "by runs of tokens", .ngram = {x, 0, &w, NULL}},
         {OP_ROUTE, 0, "routers of", .route = {.router = &r}},
         {OP_DELTA, 0, "whose steps reach 2", .delta = {.a = few, .n_value = 2, .dk = 4, .beta = 2}},
         {OP_DELTA, 0, "whose rows decay", .delta = {.a = x, .n_value = 2, .dk = 4}},

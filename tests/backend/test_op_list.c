@@ -462,6 +462,7 @@ static void constants_are_whole(void **state) {
                     : s[i].kind == OP_CONV      ? (k ? W : W * K)
                     : s[i].kind == OP_DELTA     ? (k ? s[i].delta.a.width : 2)
                     : s[i].kind == OP_COMPRESS  ? 4
+                    : s[i].kind == OP_NGRAM     ? 2 * (k ? s[i].ngram.by->n_head : s[i].ngram.by->size)
                     : s[i].kind == OP_BALANCE   ? (k ? s[i].balance.x.width
                                                    : s[i].balance.x.width > s[i].balance.n ? 3
                                                                                            : 1)
