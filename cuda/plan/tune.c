@@ -11,12 +11,13 @@
 
 enum { TUNE_MAX_BYTES = 256 << 10, TUNE_LINE = 320 };
 
-/* Lines "device|driver|build <tab> what <tab> value", the newest last. */
+/* Lines "device|driver|build <tab> what <tab> value", the newest last; in a file of its own "device <tab> what <tab> value". */
 struct tune {
     char key[160], folder[3800], path[3840];
     char *text; /* all lines, each with its '\n' */
     size_t n;
     bool changed;
+    bool named; /* no cache */
 };
 
 /* Two builds differ in size or time of the program's file. */
@@ -34,17 +35,22 @@ static void read_file(struct tune *t) {
     while (t->n && t->text[t->n - 1] != '\n') t->n--; /* a torn last line */
 }
 
+static enum infer_status make(struct tune **out) {
+    TRY(mem_new(out, sizeof **out, "the tuner's table"));
+    const enum infer_status st = mem_new(&(*out)->text, TUNE_MAX_BYTES + TUNE_LINE, "the tuner's table");
+    if (!st) return INFER_OK;
+    tune_close(*out);
+    *out = NULL;
+    return st;
+}
+
 enum infer_status tune_open(struct tune **out, const char *device, int driver) {
     struct tune *t;
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char build[48];
     *out = NULL;
-    TRY(mem_new(&t, sizeof *t, "the tuner's table"));
-    enum infer_status st = mem_new(&t->text, TUNE_MAX_BYTES + TUNE_LINE, "the tuner's table");
-    if (st) {
-        tune_close(t);
-        return st;
-    }
+    TRY(make(&t));
+    *out = t;
     build_name(build, sizeof build);
     snprintf(t->key, sizeof t->key, "%.60s|%d|%s\t", device, driver, build);
     if (cache && *cache)
@@ -53,8 +59,63 @@ enum infer_status tune_open(struct tune **out, const char *device, int driver) {
         snprintf(t->folder, sizeof t->folder, "%s/.cache/infer", home ? home : "");
     snprintf(t->path, sizeof t->path, "%s/routes", t->folder);
     read_file(t);
-    *out = t;
     return INFER_OK;
+}
+
+/* What a file of its own has is all of one form; the first line that is not is named. */
+static enum infer_status check_lines(const struct tune *t) {
+    int line = 1;
+    for (const char *p = t->text, *end = p + t->n; p < end; line++) {
+        const char *next = memchr(p, '\n', (size_t)(end - p)), *what, *value;
+        what = next ? memchr(p, '\t', (size_t)(next - p)) : NULL;
+        value = what ? memchr(what + 1, '\t', (size_t)(next - what - 1)) : NULL;
+        if (!value || value + 1 == next || strspn(value + 1, "0123456789") != (size_t)(next - value - 1))
+            return err_set(INFER_E_INPUT, "%s: line %d is no choice of .autotune full", t->path, line);
+        p = next + 1;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_named(struct tune *t, bool to_write) {
+    struct outfile *probe;
+    FILE *f = fopen(t->path, "re");
+    if (!f && !(to_write && errno == ENOENT)) return err_set(INFER_E_IO, "%s: %s", t->path, strerror(errno));
+    if (f) {
+        t->n = fread(t->text, 1, TUNE_MAX_BYTES + 1, f);
+        const bool failed = ferror(f);
+        fclose(f);
+        if (failed || t->n > TUNE_MAX_BYTES)
+            return err_set(INFER_E_INPUT, "%s: no table of .autotune full", t->path);
+        TRY(check_lines(t));
+    }
+    if (!to_write) return INFER_OK;
+    TRY(outfile_open(&probe, t->path, OUTFILE_DEFAULT)); /* before anything is measured */
+    outfile_abort(probe);
+    return INFER_OK;
+}
+
+enum infer_status tune_open_file(struct tune **out, const char *device, const char *path, bool to_write) {
+    struct tune *t;
+    *out = NULL;
+    if (strlen(path) >= sizeof t->path) return err_set(INFER_E_INPUT, "%.100s..: too long a name", path);
+    TRY(make(&t));
+    t->named = true;
+    snprintf(t->key, sizeof t->key, "%.60s\t", device);
+    snprintf(t->path, sizeof t->path, "%s", path);
+    const enum infer_status st = read_named(t, to_write);
+    if (st)
+        tune_close(t);
+    else
+        *out = t;
+    return st;
+}
+
+int tune_count(const struct tune *t) {
+    const size_t n = strlen(t->key);
+    int count = 0;
+    for (const char *p = t->text, *end = p + t->n; p < end; p = memchr(p, '\n', (size_t)(end - p)), p++)
+        count += (size_t)(end - p) > n && memcmp(p, t->key, n) == 0;
+    return count;
 }
 
 /* The line of an entry, NULL: none. *after: behind its '\n'. */
@@ -100,13 +161,13 @@ void tune_set(struct tune *t, const char *what, int value) {
 
 enum infer_status tune_save(struct tune *t) {
     if (!t->changed) return INFER_OK;
-    for (char *p = t->folder + 1; *p; p++) /* the folders on the way */
+    for (char *p = t->folder + 1; !t->named && *p; p++) /* the folders on the way */
         if (*p == '/') {
             *p = 0;
             (void)mkdir(t->folder, 0777);
             *p = '/';
         }
-    (void)mkdir(t->folder, 0777);
+    if (!t->named) (void)mkdir(t->folder, 0777);
     TRY(outfile_put(t->path, OUTFILE_DEFAULT, t->text, t->n));
     t->changed = false;
     return INFER_OK;

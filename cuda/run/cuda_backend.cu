@@ -112,6 +112,7 @@ static void cuda_close(struct backend *base) {
     decode_free(b->decode);
     prompt_free(b->prompt);
     blas_close(b->blas);
+    if (b->choices != b->tune) tune_close(b->choices);
     tune_close(b->tune);
     for (int i = 0; i < CUDA_FLIGHT; i++)
         if (b->done[i]) cudaEventDestroy(b->done[i]);
@@ -162,6 +163,18 @@ static enum infer_status capture(cuda_backend *b, int rows, bool shared, bool st
     return st;
 }
 
+// --autotune-file: the choices of kernels, in the place of those that the cache has.
+static enum infer_status open_choices(cuda_backend *b, bool measure) {
+    const char *path = b->c.cuda.autotune_file;
+    b->choices = b->tune;
+    if (!path) return INFER_OK;
+    TRY(tune_open_file(&b->choices, b->prop.name, path, measure));
+    if (!measure && tune_count(b->choices) == 0)
+        log_line(LOG_WARN, "%s has nothing of %s: kernels are chosen by the default rule", path,
+                 b->prop.name);
+    return INFER_OK;
+}
+
 static enum infer_status compile_prompt(cuda_backend *b) {
     const char *how = b->c.cuda.autotune ? b->c.cuda.autotune : "load";
     int driver = 0;
@@ -172,9 +185,17 @@ static enum infer_status compile_prompt(cuda_backend *b) {
     if (b->c.no_fuse) return INFER_OK;
     if (b->c.cuda.blas) TRY(blas_open(&b->blas));
     CU(cudaDriverGetVersion(&driver));
-    if (strcmp(how, "off") != 0) TRY(tune_open(&b->tune, b->prop.name, driver));
+    const bool measure = strcmp(how, "full") == 0;
+    if (strcmp(how, "off") != 0) {
+        TRY(tune_open(&b->tune, b->prop.name, driver));
+        TRY(open_choices(b, measure));
+    } else if (b->c.cuda.autotune_file) {
+        return err_set(INFER_E_INPUT,
+                       ".autotune_file is read and written by .autotune load and full, not by off");
+    }
     TRY(prompt_build(&b->prompt, b));
-    if (b->prompt && !strcmp(how, "full")) TRY(prompt_tune(b, b->prompt));
+    if (b->prompt && measure) TRY(prompt_tune(b, b->prompt));
+    if (b->choices != b->tune && measure) TRY(tune_save(b->choices));
     if (b->tune && tune_save(b->tune) != INFER_OK)
         log_line(LOG_WARN, "not kept for the next start: %s", err_message());
     return INFER_OK;

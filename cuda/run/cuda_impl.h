@@ -59,6 +59,7 @@ struct cuda_backend {
     struct decode_program *decode;  // NULL: the plain list
     struct prompt_program *prompt;  // the same for prompt rows
     struct tune *tune;              // what was measured before; NULL: --autotune off
+    struct tune *choices;           // of kernels: the same table, or that of --autotune-file
     struct blas *blas;              // --blas on
     struct host_rows *host;         // experts that the host computes; NULL: none
     struct cuda_ranks *ranks;       // of one model; NULL: alone

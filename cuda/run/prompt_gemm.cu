@@ -115,13 +115,13 @@ template <class F> static enum infer_status each_choice(prompt_program *p, F f) 
 }
 
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p) {
-    if (!b->tune) return;
+    if (!b->choices) return;
     (void)each_choice(p, [&](prompt_link *d, int i, const int *index, int n) {
         prompt_gemm *l = &d->gemm;
         for (int k = 0; k < ROUTE_BUCKETS; k++) {
             char name[128];
             tune_name(name, sizeof name, b, l, i, k);
-            int tokens = tune_get(b->tune, name, 0);
+            int tokens = tune_get(b->choices, name, 0);
             for (int e = 0; e < n; e++)
                 if (cuda_routes[index[e]].tokens == tokens) l->tuned[i][k] = (int8_t)index[e];
         }
@@ -159,7 +159,7 @@ static enum infer_status tune_all(cuda_backend *b, prompt_program *p, cudaEvent_
                 if (rows > most) rows = most;
                 if (d->out_rows && rows > b->c.list[ROW_PROMPT]->max_out) break;
                 tune_name(name, sizeof name, b, l, i, k);
-                int known = tune_get(b->tune, name, 0), best = -1;
+                int known = tune_get(b->choices, name, 0), best = -1;
                 float least = 0, ms;
                 for (int e = 0; e < n && known > 0; e++) // a matrix of this shape was measured by this run
                     if (cuda_routes[index[e]].tokens == known) best = index[e];
@@ -171,7 +171,7 @@ static enum infer_status tune_all(cuda_backend *b, prompt_program *p, cudaEvent_
                 }
                 l->tuned[i][k] = (int8_t)best;
                 if (known > 0) continue;
-                tune_set(b->tune, name, cuda_routes[best].tokens);
+                tune_set(b->choices, name, cuda_routes[best].tokens);
                 ++*n_measured;
             }
             return INFER_OK;
@@ -185,7 +185,7 @@ enum infer_status prompt_tune(cuda_backend *b, prompt_program *p) {
         for (int k = 0; k < ROUTE_BUCKETS; k++) {
             char name[128];
             tune_name(name, sizeof name, b, &d->gemm, i, k);
-            if (tune_get(b->tune, name, 0) > 0) tune_set(b->tune, name, 0);
+            if (tune_get(b->choices, name, 0) > 0) tune_set(b->choices, name, 0);
         }
         return INFER_OK;
     }));

@@ -180,6 +180,42 @@ static void tuned_entries_are_kept(void **state) {
     unsetenv("XDG_CACHE_HOME");
 }
 
+/* A table of its own is handed on: it counts for a card of that name, and what is no table is refused with its line. */
+static void tuned_entries_are_pinned(void **state) {
+    (void)state;
+    char path[] = "/tmp/infer-test-XXXXXX", text[128];
+    struct tune *t;
+    close(mkstemp(path));
+    unlink(path);
+    assert_int_equal(tune_open_file(&t, "card", path, false), INFER_E_IO); /* what is read has to be there */
+    assert_null(t);
+    assert_int_equal(tune_open_file(&t, "card", "/none/of/these", true), INFER_E_IO);
+    assert_ok(tune_open_file(&t, "card", path, true));
+    tune_set(t, "a <=64", 5);
+    tune_set(t, "b", 6);
+    tune_set(t, "a <=64", 7);
+    assert_int_equal(tune_count(t), 2);
+    assert_ok(tune_save(t));
+    tune_close(t);
+    assert_ok(tune_open_file(&t, "card", path, false));
+    assert_int_equal(tune_get(t, "a <=64", -1), 7);
+    tune_close(t);
+    assert_ok(tune_open_file(&t, "another card", path, false));
+    assert_int_equal(tune_get(t, "b", -1) + tune_count(t), -1);
+    tune_close(t);
+    static const char *const wrong[] = {"card\ta\t7\ncard\tb\n", "card\ta\t7\nx", "card\ta\t7\ncard\tb\t-1\n",
+                                        "card\ta\t7\n\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        FILE *f = fopen(path, "w");
+        assert_true(f && fputs(wrong[i], f) >= 0 && fclose(f) == 0);
+        assert_int_equal(tune_open_file(&t, "card", path, true), INFER_E_INPUT);
+        snprintf(text, sizeof text, "%s: line 2 ", path);
+        assert_memory_equal(err_message(), text, strlen(text));
+    }
+    assert_int_equal(tune_open_file(&t, "card", "/dev/zero", false), INFER_E_INPUT);
+    unlink(path);
+}
+
 /* A tree like /sys/devices/system: 2 nodes of 4 cores of 2 hardware threads; cpu c and c + 8 are one core. */
 static void make_sys(const struct folder *d) {
     char command[1200];
@@ -318,6 +354,7 @@ int main(void) {
         cmocka_unit_test(routes_have_no_hole),
         cmocka_unit_test(few_rows_more_cost_no_round),
         cmocka_unit_test(tuned_entries_are_kept),
+        cmocka_unit_test(tuned_entries_are_pinned),
         cmocka_unit_test(halves_round_trip),
         cmocka_unit_test(threads_spread_over_nodes),
         cmocka_unit_test(nodes_by_hwloc),
