@@ -61,7 +61,32 @@ static void interval(void **state) {
     assert_true(isnan(bench_interval(&r)));
 }
 
+/* Two programs that take turns: blocks of 3% noise, one of eight disturbed by 20%, processes 1% apart. */
+static int turns(double speed, enum bench_verdict v) {
+    enum { BLOCKS = 10 };
+    int n = 0;
+    for (int i = 0; i < TRIALS; i++) {
+        double ratio[BENCH_ROUNDS * BLOCKS];
+        for (int k = 0; k < BENCH_ROUNDS; k++) {
+            const double process = 0.01 * normal();
+            for (int j = 0; j < BLOCKS; j++)
+                ratio[k * BLOCKS + j] = speed * exp(process + (uniform() < 0.125 ? 0.2 : 0.03) * normal());
+        }
+        n += bench_compare_turns(ratio, BLOCKS).verdict == v;
+    }
+    return n;
+}
+
+static void turns_trials(void **state) {
+    (void)state;
+    const int slower = turns(1, BENCH_SLOWER), faster = turns(1, BENCH_FASTER),
+              found = turns(0.97, BENCH_SLOWER);
+    print_message("in turns %d and %d of %d alarm; 3%% slower: %d found\n", slower, faster, TRIALS, found);
+    assert_true(slower + faster <= 5 && found >= 95 && turns(1.03, BENCH_FASTER) >= 95);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(trials), cmocka_unit_test(interval)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(trials), cmocka_unit_test(interval),
+                                       cmocka_unit_test(turns_trials)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,24 +160,24 @@ struct bench_change bench_compare(const struct bench_result *new_one, const stru
     return c;
 }
 
+static double middle(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, compare);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
+}
+
 struct bench_turns_change bench_compare_turns(double *ratio, int n_block) {
-    const double least = 0.01, small = 0.025, wide = 0.10, z = 2.58; /* of 99% of a normal distribution */
-    int slower = 0, faster = 0, n = BENCH_ROUNDS * n_block;
+    const double least = 0.01, small = 0.025, wide = 0.10;
+    double round[BENCH_ROUNDS], mean = 0, square = 0;
     for (int i = 0; i < BENCH_ROUNDS; i++) {
-        double m = bench_percentile(ratio + (size_t)i * (size_t)n_block, (size_t)n_block, 0.5);
-        slower += m < 1 - least;
-        faster += m > 1 + least;
+        round[i] = log(middle(ratio + (size_t)i * (size_t)n_block, n_block));
+        mean += round[i] / BENCH_ROUNDS;
     }
-    struct bench_turns_change c = {.ratio = bench_percentile(ratio, (size_t)n, 0.5)};
-    double k = n / 2.0 - z * sqrt(n) / 2; /* the binomial distribution's, as a normal one */
-    if (k < 0) {                          /* the outermost ones are no bounds of 99% */
-        c.least = ratio[0], c.most = ratio[n - 1], c.verdict = BENCH_NOISY;
-        return c;
-    }
-    c.least = ratio[(int)k], c.most = ratio[n - 1 - (int)k];
-    if (c.most < 1 - least && slower >= BENCH_ROUNDS - 1)
+    for (int i = 0; i < BENCH_ROUNDS; i++) square += (round[i] - mean) * (round[i] - mean);
+    const double half = student(BENCH_ROUNDS - 1) * sqrt(square / (BENCH_ROUNDS * (BENCH_ROUNDS - 1)));
+    struct bench_turns_change c = {.ratio = exp(mean), .least = exp(mean - half), .most = exp(mean + half)};
+    if (c.ratio < 1 - least && c.most < 1)
         c.verdict = BENCH_SLOWER;
-    else if (c.least > 1 + least && faster >= BENCH_ROUNDS - 1)
+    else if (c.ratio > 1 + least && c.least > 1)
         c.verdict = BENCH_FASTER;
     else
         c.verdict = fabs(c.ratio - 1) > small || c.most - c.least > wide ? BENCH_NOISY : BENCH_SAME;

@@ -57,11 +57,11 @@ bool bench_ratio(const struct bench_result *new_one, const struct bench_result *
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);
 /* The same of two programs that took turns: ratio[round][block] is the speed new / old in one of n_block blocks of a round;
- * every round has fresh processes, since two of one program may differ. A change is one whose median is off by over 1%
- * with a confidence of 99% (by the order of the blocks, whatever their noise is like), and is over 1% in the median of four
- * rounds of the five at least. NOISY: the median is off by over 2.5% without that, or known to 5% at best.
- * ratio is sorted as a whole; least and most: the bounds of the median. */
-enum { BENCH_ROUNDS = 5 };
+ * every round has fresh processes, since two of one program may differ. Counted are the rounds' medians, so that it does not matter
+ * what the blocks' noise is like, nor what processes differ by. A change is one that is off by over 1%, and by something with a
+ * confidence of 95% (Student's t). NOISY: it is off by over 2.5% without that, or known to 5% at best.
+ * The blocks of each round are sorted; least and most: the bounds of that confidence. */
+enum { BENCH_ROUNDS = 10 };
 struct bench_turns_change {
     enum bench_verdict verdict;
     double ratio, least, most;

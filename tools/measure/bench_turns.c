@@ -25,7 +25,7 @@
 extern char **environ;
 
 enum { ROUNDS = BENCH_ROUNDS, MOST_TESTS = 64, MOST_WORDS = 256, WORDS_BYTES = 16384 };
-enum { BLOCKS_OF_REP = 4, MOST_BLOCKS = 1000 }; /* of a round, for each repetition that -r asks for */
+enum { BLOCKS_OF_REP = 2, MOST_BLOCKS = 500 }; /* of a round, for each repetition that -r asks for */
 
 bool bench_is_program(const char *path) {
     char magic[4] = "";
