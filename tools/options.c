@@ -403,8 +403,8 @@ static enum infer_status parse_line(struct options *o, const struct command *c, 
         } else if (o->n_arg < c->max_arg) {
             o->arg[o->n_arg++] = arg;
         } else {
-            return err_set(INFER_E_INPUT, "'%s' is one argument too many: infer %s %s", arg, c->name,
-                           c->usage);
+            return err_set(INFER_E_INPUT, "'%s' is one argument too many: infer %s%s%s", arg, c->name,
+                           *c->usage ? " " : "", c->usage);
         }
     }
     return INFER_OK;

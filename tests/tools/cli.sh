@@ -561,6 +561,8 @@ run "bench: nothing of that" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/b.j
 run "bench: no target of that" 2 "$infer" bench -p 0 -n 8 -r 2 --targets "$dir/t.json"; err_has "none of its tests is asked for"; out_empty
 run "bench: another run" 0 "$infer" bench -t 1 -p 0 -n 8 -r 1 --kv-type q8_0 --compare "$dir/b.json" --json; err_has 'is of another run: '; err_has 'kv_type "f16", now "q8_0"'
 run "bench: a drawing that is no PNG" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.png"; err_has "name it $dir/b.svg"; out_empty
+run "bench: a drawing that is no PDF" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.PDF"; err_has "name it $dir/b.svg"; out_empty
+run "bench: slower without turns" 2 "$infer" bench -p 0 -n 8 -r 1 --inject 5; err_has "goes with --compare PROGRAM"; out_empty
 run "bench: no drawing over what is drawn" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.json" --plot-with "$dir/none.json,$dir/b.json"; out_empty
 run "bench: no drawing over what is drawn" 2 "$infer" bench -p 0 -n 8 -r 1 --plot "$dir/b.json" --plot-with "$dir/b.json"; err_has "it is not overwritten"; out_empty
 run "bench: another reference" 0 "$infer" bench --device ref -p 0 -n 4 -r 1 --ablate --json

@@ -78,6 +78,8 @@ check("and run says so", p.returncode == 1 and "ffn_down of layer 1: element 0 o
 
 expect("another vocabulary", [f"{golden}/forward/qwen3.gguf", "--record-file", "r"], 2, "the record has token")
 expect("no record", ["good.gguf", "--record-file", "good.gguf"], 2, "good.gguf is no record of infer verify")
+expect("no model", ["none.gguf"], 2, "none.gguf: No such file")
+expect("a record that is not looked at", ["good.gguf", "--against", "ref", "--record-file", "r"], 2, "--record-file is not looked at")
 expect("over the model", ["good.gguf", "--record", "--record-file", "good.gguf"], 2, "good.gguf")
 for name in b"verify.isa", b"verify.text.0.name", b"ffn_down", b"verify.op.number":
     at = record.index(name) + len(name) + 20

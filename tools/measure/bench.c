@@ -261,6 +261,8 @@ static enum infer_status bench_model(struct bench *b, int *code) {
         signal(SIGINT, SIG_IGN); /* the one that asks says it, and closes the pipe */
         return bench_run(b);
     }
+    if (b->o->inject > 0 && !(b->o->compare && bench_is_program(b->o->compare)))
+        return err_set(INFER_E_INPUT, "--inject is of turns with a program: it goes with --compare PROGRAM");
     if (b->o->plot_with && !b->o->plot)
         return err_set(INFER_E_INPUT, "--plot-with is drawn by --plot, which is not there");
     if (b->o->ablate && (b->o->save || b->o->compare || b->o->plot))

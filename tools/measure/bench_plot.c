@@ -241,9 +241,11 @@ static enum infer_status add_others(struct plot *d, const struct options *o) {
 
 enum infer_status bench_plot_open(struct bench *b) {
     const char *path = b->o->plot, *end = strrchr(path, '.');
-    if (end && !strchr(end, '/') && strcasecmp(end, ".png") == 0)
-        return err_set(INFER_E_INPUT, "--plot %s: drawings are SVG: name it %.*s.svg", path,
-                       (int)(end - path), path);
+    static const char *const others[] = {".png", ".pdf", ".jpg", ".jpeg", ".gif", ".eps", ".ps"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (end && !strchr(end, '/') && strcasecmp(end, others[i]) == 0)
+            return err_set(INFER_E_INPUT, "--plot %s: drawings are SVG: name it %.*s.svg", path,
+                           (int)(end - path), path);
     TRY(mem_new(&b->plot, sizeof *b->plot, "a drawing"));
     if (b->saved) TRY(add_saved(b->plot, b->saved, true));
     return b->o->plot_with ? add_others(b->plot, b->o) : INFER_OK;

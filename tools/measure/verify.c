@@ -1,5 +1,6 @@
 /* infer verify: whether a model file still gives what it gave, or what another device or file gives: tokenizer, template, and every
  * operation of 24 rows of a prompt and 6 decoded ones. */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -282,6 +283,9 @@ static enum infer_status verify(struct sides *v, const struct options *o, int *w
     record_path(o, model, path);
     if (o->record && other)
         return err_set(INFER_E_INPUT, "--record writes what --against and --against-file are instead of");
+    if (o->record_file && other)
+        return err_set(INFER_E_INPUT, "--record-file is not looked at with --against and --against-file");
+    if (access(model, R_OK) != 0) return err_set(INFER_E_IO, "%s: %s", model, strerror(errno));
     if (o->record) TRY(tool_check_output(&v->options[IS], model, path));
     if (!o->record && !other && access(path, F_OK) != 0)
         return err_set(
