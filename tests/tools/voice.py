@@ -129,7 +129,7 @@ same("lines are turns", [m["content"] for m in asked[-1][2]["messages"][1:]], ["
 
 # ---- what goes wrong is said
 holds = False
-for args, words in ((("--say", "no-such-program"), "no-such-program"), (("--say", "false"), "false ended with 1"), (("--play", "false"), "")):
+for args, words in ((("--say", "no-such-program"), "no-such-program"), (("--say", "false"), "false ended with 1"), (("--say", "echo <html>"), "what echo makes is no WAV"), (("--say", "true"), "what true makes is no WAV"), (("--play", "false"), "")):
     out, err = talk("--hear", "text", *args, text="x\n", code=1)
     check(f"{args}", err.startswith("voice: ") and words in err and "Traceback" not in err, err)
 check("a recogniser that fails", "false {} ended with 1" in talk("--hear", "false {}", "--pause", "0.1", "a.wav", code=1)[1])
