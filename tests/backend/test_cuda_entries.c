@@ -1,4 +1,4 @@
-/* Entries of runs of positions, streams that are mixed, rotations back and by runs, and experts that rows are told, on a card against ref: in one
+/* Entries of runs of positions and the pages that keep them, streams that are mixed, rotations back and by runs, and experts that rows are told, on a card against ref: in one
  * step of three sequences, and with the same bits seven rows and one row at a time; as prompt and as decode rows, by shared kernels and by
  * one kernel an operation. Skipped with a printed reason where there is no usable card, unless INFER_REQUIRE_CUDA=1. */
 #include "tests/lib/cuda_there.h"
@@ -6,6 +6,7 @@
 #ifdef INFER_CUDA
 #include <math.h>
 #include "seam/op_list.h"
+#include "seam/page_room.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tolerance.h"
 
@@ -130,45 +131,54 @@ static void steps(const struct lab *l, const struct way *w, struct backend *e, s
                                     o->out[i] + (size_t)(first * l->check[i].v.width)));
     }
 }
-static void run(struct lab *l, struct way w, struct outcome *o) {
-    struct op_list list = {w.cls, l->op, l->n_op, l->buf, l->n_buf, T, T},
-                   other = {.max_rows = T, .max_out = T};
-    struct kv_group group = {0, SLOTS * PAGES, PAGES};
-    for (int s = 0; s < 2; s++) l->store[s].k_type = l->store[s].v_type = l->type;
-    struct backend_config c = {.embedding = &l->table,
-                               .n_vocab = T,
-                               .store = l->store,
-                               .n_store = l->n_store,
-                               .kv_group = &group,
-                               .n_kv_group = 1,
-                               .kv_type = l->type,
-                               .state = &l->state,
-                               .n_state = l->state.n_elem > 0,
-                               .n_state_slot = SLOTS,
-                               .n_slot = SLOTS,
-                               .n_ctx = PAGES * KV_PAGE,
-                               .n_input = T,
-                               .no_fuse = w.no_fuse,
-                               .cuda.no_graphs = w.no_fuse || w.chunk < T,
-                               .n_logits = 1};
-    struct backend_sizes sizes;
+struct session {
+    struct op_list list, other;
+    struct kv_group group;
+    struct backend_config c;
     struct backend *e;
-    list_lives(&list);
-    other.cls = w.cls == ROW_DECODE ? ROW_PROMPT : ROW_DECODE;
-    c.list[list.cls] = &list, c.list[other.cls] = &other;
-    assert_ok(w.type->sizes(&c, &sizes));
-    c.copy_bytes = sizes.weight_bytes;
+};
+static void session_open(struct session *s, struct lab *l, struct way w) {
+    for (int i = 0; i < 2; i++) l->store[i].k_type = l->store[i].v_type = l->type;
+    s->list = (struct op_list){w.cls, l->op, l->n_op, l->buf, l->n_buf, T, T};
+    s->other = (struct op_list){.max_rows = T, .max_out = T};
+    s->other.cls = w.cls == ROW_DECODE ? ROW_PROMPT : ROW_DECODE;
+    s->group = (struct kv_group){0, SLOTS * PAGES, PAGES};
+    s->c = (struct backend_config){.embedding = &l->table,
+                                   .n_vocab = T,
+                                   .store = l->store,
+                                   .n_store = l->n_store,
+                                   .kv_group = &s->group,
+                                   .n_kv_group = 1,
+                                   .kv_type = l->type,
+                                   .state = &l->state,
+                                   .n_state = l->state.n_elem > 0,
+                                   .n_state_slot = SLOTS,
+                                   .n_slot = SLOTS,
+                                   .n_ctx = PAGES * KV_PAGE,
+                                   .n_input = T,
+                                   .no_fuse = w.no_fuse,
+                                   .cuda.no_graphs = w.no_fuse || w.chunk < T,
+                                   .n_logits = 1};
+    s->c.list[s->list.cls] = &s->list, s->c.list[s->other.cls] = &s->other;
+    struct backend_sizes sizes;
+    list_lives(&s->list);
+    assert_ok(w.type->sizes(&s->c, &sizes));
+    s->c.copy_bytes = sizes.weight_bytes;
     for (int i = 0; i < l->n_buf; i++) {
-        l->buf[i].offset = c.activation_bytes;
-        c.activation_bytes += (l->buf[i].row_bytes * T + 255) / 256 * 256;
+        l->buf[i].offset = s->c.activation_bytes;
+        s->c.activation_bytes += (l->buf[i].row_bytes * T + 255) / 256 * 256;
     }
-    assert_ok(w.type->open(&e, &c));
-    assert_ok(w.type->upload(e));
-    assert_ok(w.type->compile(e, w.cls));
-    fill(l, w.type, e, o);
-    steps(l, &w, e, o);
-    keep(l, w.type, e, o);
-    w.type->close(e);
+    assert_ok(w.type->open(&s->e, &s->c));
+    assert_ok(w.type->upload(s->e));
+    assert_ok(w.type->compile(s->e, w.cls));
+}
+static void run(struct lab *l, struct way w, struct outcome *o) {
+    struct session s;
+    session_open(&s, l, w);
+    fill(l, w.type, s.e, o);
+    steps(l, &w, s.e, o);
+    keep(l, w.type, s.e, o);
+    w.type->close(s.e);
 }
 
 /* ---- comparing */
@@ -295,6 +305,58 @@ static void entries_are_seen(void **state) {
     }
 }
 
+/* A window's store and one of runs of three. */
+static void put_two(struct lab *l, enum kv_type type, int n) {
+    const struct view x = begin(l, 2 * n);
+    l->type = type;
+    l->n_store = 2;
+    l->store[0] = (struct kv_store){.n_kv_head = 1, .head_dim_k = n, .head_dim_v = n, .v_in_k = true};
+    l->store[1] = l->store[0];
+    l->store[1].every = 3;
+    for (int s = 0; s < 2; s++)
+        push(l, (struct op){.kind = OP_KV_PUT, .kv_put = {view_columns(x, s * n, n), none, s}});
+}
+/* Whether page `to` of each store is page `from`, bit for bit. */
+static void same_pages(const struct lab *l, struct backend *e, int from, int to, const char *what) {
+    float a[KV_PAGE * 96], b[KV_PAGE * 96];
+    for (int s = 0; s < 2; s++) {
+        assert_ok(backend_cuda.kv_read(e, s, from, a, NULL));
+        assert_ok(backend_cuda.kv_read(e, s, to, b, NULL));
+        if (memcmp(a, b, page_floats(&l->store[s]) * sizeof *a) != 0)
+            fail_msg("type %d, store %d: %s", (int)l->type, s, what);
+    }
+}
+/* Pages that are taken out and put in elsewhere, copied, and sent, of a store of runs beside another one. */
+static void pages_of_runs_are_moved(void **state) {
+    (void)state;
+    for (int type = KV_F32; type < KV_TYPES; type++) {
+        struct lab l;
+        struct session s;
+        struct outcome o;
+        struct page_room *room;
+        put_two(&l, (enum kv_type)type, 96);
+        outcome_new(&l, &o);
+        session_open(&s, &l, (struct way){&backend_cuda, ROW_PROMPT, false, 1});
+        fill(&l, &backend_cuda, s.e, &o);
+        const size_t size[2] = {kv_page_bytes(&l.store[0]), kv_page_bytes(&l.store[1])};
+        assert_ok(page_room_open(&room, s.e, &s.c, size[0] + size[1], 2));
+        for (int i = 0; i < 2; i++) {
+            unsigned char *bytes = room->bytes + size[0] + size[1] + (i ? size[0] : 0);
+            assert_ok(backend_cuda.kv_page(s.e, i, 3, bytes, false));
+            assert_ok(backend_cuda.kv_page(s.e, i, 7, bytes, true));
+        }
+        same_pages(&l, s.e, 3, 7, "put in elsewhere");
+        assert_ok(backend_cuda.kv_copy(s.e, 0, 3, SLOTS * PAGES - 1));
+        same_pages(&l, s.e, 3, SLOTS * PAGES - 1, "copied");
+        assert_ok(page_room_send(room, 0, 5, 1));
+        assert_ok(page_room_sent(room, 1));
+        same_pages(&l, s.e, 3, 5, "sent");
+        page_room_close(room);
+        backend_cuda.close(s.e);
+        outcome_free(&l, &o);
+    }
+}
+
 /* Streams that are read as one, and mixed where they lie, by numbers that have ref's bits. */
 static void streams_are_mixed(void **state) {
     (void)state;
@@ -387,10 +449,13 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     if (!cuda_there(&must)) return must ? 1 : 77;
 #ifdef INFER_CUDA
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(entries_are_made),  cmocka_unit_test(entries_are_seen),
-        cmocka_unit_test(streams_are_mixed), cmocka_unit_test(heads_are_turned_back_and_by_runs),
-        cmocka_unit_test(experts_are_told),  cmocka_unit_test(gates_have_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_are_made),
+                                       cmocka_unit_test(entries_are_seen),
+                                       cmocka_unit_test(pages_of_runs_are_moved),
+                                       cmocka_unit_test(streams_are_mixed),
+                                       cmocka_unit_test(heads_are_turned_back_and_by_runs),
+                                       cmocka_unit_test(experts_are_told),
+                                       cmocka_unit_test(gates_have_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #endif
 }
