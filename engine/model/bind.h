@@ -21,6 +21,8 @@ enum infer_status bind_gates_head(struct binder *b);
 int bind_dim(const struct model *m, const struct layer *l, enum dim d);
 /* bind_entries.c: what attention to entries keeps, its output, streams that are mixed, experts of ids; and what ends them. */
 enum infer_status bind_entries(struct binder *b, int il);
+/* The rotation `of` at the first positions of runs of so many: one for all layers that have the same, since a card keeps a table of each. */
+enum infer_status bind_rope_runs(struct model *m, const struct rope *of, int every, const struct rope **out);
 enum infer_status bind_hyper_head(struct binder *b);
 /* The slot's name in the file, of layer il. */
 const char *bind_name(const struct model *m, char name[80], enum slot slot, int il);

@@ -56,20 +56,23 @@ static enum infer_status bind_hyper(struct binder *b, int il) {
     return bind_vector(b, SLOT_HC_FFN_SCALE, il, &l->hyper[1].scale);
 }
 
-/* The rotation of a layer at the first positions of its runs: one for all layers that have the same. */
-static enum infer_status bind_rope(struct model *m, int il) {
-    struct layer *l = &m->layer[il];
-    for (int i = 0; i < il && !l->entry.rope; i++) {
-        const struct layer *other = &m->layer[i];
-        if (other->entry.rope && other->attn.rope == l->attn.rope && other->entry.every == l->entry.every)
-            l->entry.rope = other->entry.rope;
+static bool is_rope(const struct rope *r, const struct rope *of, int every) {
+    return r && r->every == every && r->kind == of->kind && r->n_rot == of->n_rot &&
+           r->mscale == of->mscale && r->inv_freq == of->inv_freq && r->axis == of->axis;
+}
+enum infer_status bind_rope_runs(struct model *m, const struct rope *of, int every, const struct rope **out) {
+    for (int i = 0; i < m->n_layer; i++) {
+        const struct layer *l = &m->layer[i];
+        *out = is_rope(l->entry.rope, of, every)         ? l->entry.rope
+               : is_rope(l->index.first_rope, of, every) ? l->index.first_rope
+                                                         : NULL;
+        if (*out) return INFER_OK;
     }
-    if (l->entry.rope) return INFER_OK;
     struct rope *r = arena_alloc(&m->arena, sizeof *r);
     if (!r) return err_set(INFER_E_MEMORY, "out of memory for rope");
-    *r = *l->attn.rope;
-    r->every = l->entry.every;
-    l->entry.rope = r;
+    *r = *of;
+    r->every = every;
+    *out = r;
     return INFER_OK;
 }
 
@@ -84,7 +87,7 @@ enum infer_status bind_entries(struct binder *b, int il) {
     if (!l->entry.every) return INFER_OK;
     TRY(bind_vector(b, SLOT_ENTRY_BIAS, il, &l->entry.bias));
     TRY(bind_vector(b, SLOT_INDEX_ENTRY_BIAS, il, &l->entry.index_bias));
-    TRY(bind_rope(m, il));
+    TRY(bind_rope_runs(m, l->attn.rope, l->entry.every, &l->entry.rope));
     l->entry.store = add_store(m, n, n, l->entry.every);
     l->entry.state = add_state(m, runs, l->entry.every, runs * n);
     if (!l->index.n_head) return INFER_OK;

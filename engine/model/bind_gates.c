@@ -26,12 +26,8 @@ static enum infer_status bind_means(struct model *m, struct layer *l) {
     float *w;
     TRY(room(m, (size_t)(n * dim), &w));
     for (int i = 0; i < n * dim; i++) w[i] = 1 / (float)n;
-    struct rope *r = arena_alloc(&m->arena, sizeof *r);
-    if (!r) return err_set(INFER_E_MEMORY, "out of memory for rope");
-    *r = *l->attn.rope;
-    r->every = n;
+    TRY(bind_rope_runs(m, l->attn.rope, n, &l->index.first_rope));
     l->index.mean = w;
-    l->index.first_rope = r;
     l->index.state = add_state(m, (n - 1) * dim);
     return INFER_OK;
 }

@@ -487,6 +487,26 @@ static void latents_that_are_chosen_run_alone(void **state) {
     assert_false(mla_has(&s, &o, SIZE_MAX));
 }
 
+/* A card keeps a table of angles for each rotation: four, of layers without entries, of others, and of entries over two lengths; not one a layer. */
+static void layers_share_rotations(void **state) {
+    (void)state;
+    const struct rope *seen[MOST];
+    char path[512];
+    struct lists o;
+    int n = 0, n_op = 0;
+    open_file(&o, test_path(path, sizeof path, "golden/hf/deepseek_v4"));
+    const struct op_list *l = &o.own[ROW_PROMPT];
+    for (int i = 0, k; i < l->n_op; i++) {
+        if (l->op[i].kind != OP_ROPE) continue;
+        for (k = 0; k < n && seen[k] != l->op[i].rope.rope;) k++;
+        if (k == n) seen[n++] = l->op[i].rope.rope;
+        n_op++;
+    }
+    assert_int_equal(n, 4);
+    assert_true(n_op > 12);
+    close_lists(&o);
+}
+
 /* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
 static void int8_codes_are_no_rows(void **state) {
     (void)state;
@@ -735,6 +755,7 @@ int main(void) {
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(what_kernels_do_not_know_runs_alone),
+        cmocka_unit_test(layers_share_rotations),
         cmocka_unit_test(latents_that_are_chosen_run_alone),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
