@@ -76,7 +76,7 @@ set_tests_properties(ranks_lost PROPERTIES RUN_SERIAL ON)
 if(INFER_SANITIZE)
     set_property(TEST ranks_lost serve_models APPEND PROPERTY ENVIRONMENT INFER_SLOW=1)
 endif()
-set_property(TEST test_cuda test_cuda_adapters test_cuda_attend test_cuda_chosen test_cuda_entries test_cuda_fp8 test_cuda_links test_cuda_ranks test_cuda_seen test_cuda_state ranks_cards APPEND PROPERTY LABELS card)
+set_property(TEST test_cuda test_cuda_adapters test_cuda_attend test_cuda_chosen test_cuda_entries test_cuda_fp8 test_cuda_links test_cuda_plain test_cuda_ranks test_cuda_seen test_cuda_state ranks_cards APPEND PROPERTY LABELS card)
 include(ProcessorCount)
 ProcessorCount(CORES)
 add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check

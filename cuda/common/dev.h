@@ -64,7 +64,7 @@ struct op_queue {
     cudaStream_t stream;
     bool overlap; // a kernel may start before the one in front of it has ended (sm_90 on)
 };
-// w.region NULL: every row is given; in.at NULL: none is
+// w.region NULL: every row is given; in.at NULL: none is. An id that w has no row of has its first (a table beside the embedding)
 cudaError_t op_embed_run(dev_tables t, dev_input in, dev_matrix w, rows out, float scale, int n, op_queue s);
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, enum norm_kind kind, int dim, float eps,
                         const float *w, const float *b, int n_w, int n, bool out_rows, op_queue s);
@@ -107,7 +107,7 @@ struct conv_job {
     bool silu;
 };
 cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
-// up.p NULL: none
+// up.p NULL: none. A gate may be narrower than out, as in struct op_glu
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k, int n,
                        bool out_rows, op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);

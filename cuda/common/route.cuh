@@ -169,6 +169,18 @@ template <class F> DEV void route_pick_any(const router &r, F logit, route_scrat
     else
         route_few<ROUTE_FEW / 32>(r, few, m, lane);
 }
+// From the scores of the chosen ones in m.w to what they weigh.
+DEV void route_share(const router &r, route_scratch &m, int lane) {
+    float sum = 0.f;
+#pragma unroll 1
+    for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
+    const float divisor = router_divisor(&r, sum);
+    __syncwarp();
+#pragma unroll 1
+    for (int j = lane; j < r.n_used; j += 32)
+        m.w[j] = router_weight(&r, m.w[j], divisor, r.expert_scale ? r.expert_scale[m.id[j]] : 1.f);
+    __syncwarp();
+}
 // What the chosen ones weigh: m.w[n_used].
 DEV void route_weights(const router &r, route_scratch &m, int lane) {
     if (router_by_logit(&r)) route_act(r, m, lane);
@@ -190,16 +202,8 @@ DEV void route_weights(const router &r, route_scratch &m, int lane) {
 #pragma unroll 1
         for (int j = lane; j < r.n_used; j += 32) m.w[j] = __fdiv_rn(m.w[j], sum);
         __syncwarp();
-        sum = 0.f;
     }
-#pragma unroll 1
-    for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
-    const float divisor = router_divisor(&r, sum);
-    __syncwarp();
-#pragma unroll 1
-    for (int j = lane; j < r.n_used; j += 32)
-        m.w[j] = router_weight(&r, m.w[j], divisor, r.expert_scale ? r.expert_scale[m.id[j]] : 1.f);
-    __syncwarp();
+    route_share(r, m, lane);
 }
 // Of one row, logit(e) its logits: m.id[n_used] and m.w[n_used] for all lanes.
 template <class F> DEV void route_row(const router &r, F logit, route_scratch &m, int lane) {

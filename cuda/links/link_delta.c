@@ -8,6 +8,11 @@ struct delta_ops link_delta_ops(const struct op_list *l, const struct cuda_link 
     return (struct delta_ops){&o[0].conv, &o[1].delta, &o[2].norm, &o[3].glu};
 }
 
+/* A delta rule of the kernels' size, whose states decay as a whole and whose steps reach 1. */
+static bool is_known(const struct op_delta *d) {
+    return d->dk == DELTA_DIM && d->dv == DELTA_DIM && !op_delta_by_row(d) && op_delta_beta(d) == 1;
+}
+
 /* A convolution, a delta rule, a norm of each head and a gate, each of what the one before it left and nobody else reads. */
 static bool is_delta(const struct link_case *c, struct cuda_link *k) {
     const struct delta_ops o = link_delta_ops(c->list, k);
@@ -17,14 +22,14 @@ static bool is_delta(const struct link_case *c, struct cuda_link *k) {
            list_hands_over(c->list, k->first) && view_same(o.delta->out, n->x) && view_same(n->x, n->out) &&
            n->kind == NORM_RMS && n->w && !n->bias && n->dim == o.delta->dv && op_norm_weights(n) == n->dim &&
            view_same(o.glu->up, n->out) && view_same(o.glu->out, n->out) && o.glu->act == ACT_SILU &&
-           x.col % 4 == 0 && z.col % 4 == 0 && o.delta->n_key <= 256 && o.delta->dk == DELTA_DIM &&
-           o.delta->dv == DELTA_DIM && (c->list->cls == ROW_DECODE || !c->route->strict_fp32) &&
+           z.width == n->out.width && x.col % 4 == 0 && z.col % 4 == 0 && o.delta->n_key <= 256 &&
+           is_known(o.delta) && (c->list->cls == ROW_DECODE || !c->route->strict_fp32) &&
            link_route(c->route, LINK_DELTA, c->list->cls, DELTA_DIM) && link_has(c, k, FORM_ROWS, FORM_BF16);
 }
 
 static size_t room(const struct op_list *l, const struct op *o, int n_slot) {
     const struct op_delta *d = &o->delta;
-    if (o->kind != OP_DELTA || d->dk != DELTA_DIM || d->dv != DELTA_DIM) return 0;
+    if (o->kind != OP_DELTA || !is_known(d)) return 0;
     return delta_room_of(l->max_rows, n_slot, d->n_value).bytes;
 }
 

@@ -3,7 +3,7 @@
 
 static bool is_embed(const struct link_case *c, struct cuda_link *k) {
     const struct op_embed *o = &c->list->op[k->first].embed;
-    return k->first == 0 && o->out.width % 32 == 0 && link_has(c, k, FORM_ROWS, FORM_ROWS);
+    return k->first == 0 && !o->beside && o->out.width % 32 == 0 && link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 
 const struct link_type link_embed = {

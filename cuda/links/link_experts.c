@@ -33,7 +33,8 @@ static bool router_fits(const struct link_case *c, const struct cuda_link *k, co
         (n->kind != NORM_RMS || !n->w || n->bias || n->dim != n->x.width || op_norm_weights(n) != n->dim ||
          !view_same(o->router->x, n->out) || !view_same(o->gated->x, n->out) || !link_ends(c, k, n->out)))
         return false;
-    if (o->route->told || o->route->router->act == ROUTE_ROOT) return false;
+    const enum route_act act = o->route->router->act;
+    if (o->route->told || act == ROUTE_ROOT || act == ROUTE_NEAR) return false;
     return o->router->exact && g->n_member == 1 && layout_kind(g->region[0].layout) >= KIND_HALVES &&
            g->k % 8 == 0 && o->router->x.col % 4 == 0 && view_same(o->route->logits, o->router->out) &&
            link_ends(c, k, o->router->out);

@@ -6,6 +6,22 @@
 #include "cuda/common/route.cuh"
 
 // ---- route: a warp a row
+// Scores of ROUTE_NEAR, each among the experts that were left when it was chosen (router.c), to m.w[n_used]. A lane has a choice of its own:
+// the sums go over the experts in their order.
+DEV void route_near(const router &r, route_scratch &m, int lane) {
+    const bool groups = r.n_group > 1;
+    const int size = groups ? r.n_expert / r.n_group : r.n_expert;
+    for (int j = lane; j < r.n_used; j += 32) {
+        float sum = 1.f;
+        for (int e = 0; e < r.n_expert; e++) {
+            bool left = !groups || m.kept[e / size];
+            for (int k = 0; k <= j; k++) left &= m.id[k] != e;
+            if (left) sum = __fadd_rn(sum, router_near(&r, m.s[m.id[j]], m.s[e]));
+        }
+        m.w[j] = __fdiv_rn(1.f, sum);
+    }
+    __syncwarp();
+}
 __global__ void __launch_bounds__(32)
     route_kernel(dev_tables t, rows logits, rows choice, const __grid_constant__ router r, bool out_rows) {
     __shared__ route_scratch m;
@@ -14,8 +30,13 @@ __global__ void __launch_bounds__(32)
     if (row >= row_count(t, out_rows)) return;
     const float *x = logits.p + row * logits.stride;
     float *out = choice.p + row * choice.stride;
-    route_row(
-        r, [&](int e) { return __ldcg(x + e); }, m, lane);
+    auto logit = [&](int e) { return __ldcg(x + e); };
+    if (r.act == ROUTE_NEAR) {
+        route_pick_any(r, logit, m, lane);
+        route_near(r, m, lane);
+        route_share(r, m, lane);
+    } else
+        route_row(r, logit, m, lane);
     for (int j = lane; j < r.n_used; j += 32) {
         out[j] = (float)m.id[j];
         out[r.n_used + j] = m.w[j];

@@ -24,9 +24,9 @@ __global__ void embed_kernel(dev_tables t, dev_input in, dev_matrix w, rows out,
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
     if (r >= t.step->n_row || i >= out.width) return;
-    const int at = in.at ? in.at[r] : -1;
+    const int at = in.at ? in.at[r] : -1, id = row_id(t, r);
     out.p[r * out.stride + i] = at >= 0    ? in.rows[at * in.width + i]
-                                : w.region ? scale * matrix_value(w, row_id(t, r), i)
+                                : w.region ? scale * matrix_value(w, id < w.n ? id : 0, i)
                                            : 0.f; // a first step, of warm.cu
 }
 cudaError_t op_embed_run(dev_tables t, dev_input in, dev_matrix w, rows out, float scale, int n, op_queue s) {
@@ -397,7 +397,6 @@ DEV float act_any(int act, const act_numbers &k, float x) {
     if (act == ACT_ROOT) return x == 0 ? x : copysignf(sqrtf(fmaxf(fabsf(x), k.eps)), x);
     if (act == ACT_CAP) return k.limit * tanhf(x / k.limit);
     if (act == ACT_SCALE) return k.limit * x;
-    if (act == ACT_CLAMP) return fminf(fmaxf(x, k.beta), k.limit);
     if (act == ACT_SIGMOID) return 1.f / (1.f + expf(-x));
     if (act == ACT_CLAMP) return x > k.limit ? k.limit : x < k.beta ? k.beta : x;
     if (act == ACT_XIELU)
@@ -407,21 +406,31 @@ DEV float act_any(int act, const act_numbers &k, float x) {
         return x / (1.f + expf(-x));
     }
     if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));
+    if (act == ACT_SOFTPLUS) return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
+    if (act == ACT_SILU_CLAMP) {
+        const float y = x / (1.f + expf(-x));
+        return y > k.limit ? k.limit : y;
+    }
     return act_apply(act, x);
 }
+// x between -limit and limit; NaN stays
+DEV float act_within(float x, float limit) { return x > limit ? limit : x < -limit ? -limit : x; }
 __global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k,
                            bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
     if (r >= row_count(t, out_rows) || i >= out.width) return;
-    const float x = __ldcg(gate.p + r * gate.stride + i), u = up.p ? __ldcg(up.p + r * up.stride + i) : 1.f;
-    const float v = u > k.limit ? k.limit : u < -k.limit ? -k.limit : u; // NaN stays
+    const int each = gate.width < out.width ? out.width / gate.width : 1; // of out for a number of the gate
+    const float x = __ldcg(gate.p + r * gate.stride + i / each);
+    float u = up.p ? __ldcg(up.p + r * up.stride + i) : 1.f;
     if (act == ACT_SWIGLU_OAI) {
         const float g = x > k.limit ? k.limit : x;
-        out.p[r * out.stride + i] = g / (1.f + expf(-k.alpha * g)) * (up.p ? v + 1.f : 1.f);
+        out.p[r * out.stride + i] =
+            g / (1.f + expf(-k.alpha * g)) * (up.p ? act_within(u, k.limit) + 1.f : 1.f);
         return;
     }
-    out.p[r * out.stride + i] = act_any(act, k, x) * (act == ACT_SILU_LIMIT && up.p ? v : u);
+    if ((act == ACT_SILU_CLAMP || act == ACT_SILU_LIMIT) && up.p) u = act_within(u, k.limit);
+    out.p[r * out.stride + i] = act_any(act, k, x) * u;
 }
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k, int n,
                        bool out_rows, op_queue s) {

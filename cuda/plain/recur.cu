@@ -5,6 +5,7 @@
 #include "cuda/common/util.cuh"
 
 enum { RECUR_WARPS = 8, RECUR_ROWS = STATE_DIM_MAX / RECUR_WARPS };
+enum recur_kind { RECUR_SSM, RECUR_DELTA, RECUR_DELTA_ROWS }; // delta with a decay of each row of the state
 
 struct recur_row { // of one row of the step, for all of a head's columns
     float key[STATE_DIM_MAX], query[STATE_DIM_MAX];
@@ -47,21 +48,33 @@ DEV float recur_sum(recur_row &m, int which, float mine) {
     for (int k = 0; k < RECUR_WARPS; k++) sum += m.part[which][k][lane];
     return sum;
 }
-template <bool DELTA>
+// The state decays by what its rows decay by: of row e of the warp's, lane e computes it.
+DEV void recur_decay(const recur_job &j, float (&s)[RECUR_ROWS], int r, int h) {
+    static_assert((int)RECUR_ROWS == 32, "a row of a warp's for each lane");
+    const int i = (threadIdx.x & 31) * RECUR_WARPS + (threadIdx.x >> 5), at = h * j.rows + i;
+    const float decay =
+        i < j.rows ? expf(j.A[h] * soft_plus(__ldcg(j.gate.p + r * j.gate.stride + at) + j.dt_bias[at]))
+                   : 1.f;
+#pragma unroll
+    for (int e = 0; e < RECUR_ROWS; e++) s[e] *= __shfl_sync(~0u, decay, e);
+}
+template <int K>
 DEV void recur_step(const recur_job &j, recur_row &m, float (&s)[RECUR_ROWS], int r, int h, int c) {
+    constexpr bool DELTA = K != RECUR_SSM, BY_ROW = K == RECUR_DELTA_ROWS;
     const int w = threadIdx.x >> 5;
     const float *x = j.x.p + r * j.x.stride + (DELTA ? 2 * j.n_group * j.rows : 0) + h * j.cols;
     const float v = c < j.cols ? __ldcg(x + c) : 0.f;
-    float step = soft_plus(__ldcg(j.gate.p + r * j.gate.stride + h) + j.dt_bias[h]), y = 0, in;
+    float step = BY_ROW ? 0.f : soft_plus(__ldcg(j.gate.p + r * j.gate.stride + h) + j.dt_bias[h]), y = 0, in;
     if (!DELTA) step = fminf(fmaxf(step, j.lo), j.hi);
-    const float decay = expf(j.A[h] * step);
+    const float decay = BY_ROW ? 1.f : expf(j.A[h] * step);
+    if (BY_ROW) recur_decay(j, s, r, h);
     recur_vectors<DELTA>(j, m, r, h);
     __syncthreads();
     if (DELTA) {
 #pragma unroll
         for (int e = 0; e < RECUR_ROWS; e++) y = fmaf(s[e], m.key[e * RECUR_WARPS + w], y);
         y = recur_sum(m, 0, y);
-        in = (v - decay * y) / (1.f + expf(-__ldcg(j.write.p + r * j.write.stride + h)));
+        in = j.beta * (v - decay * y) / (1.f + expf(-__ldcg(j.write.p + r * j.write.stride + h)));
         y = 0;
     } else
         in = step * v;
@@ -76,7 +89,7 @@ DEV void recur_step(const recur_job &j, recur_row &m, float (&s)[RECUR_ROWS], in
     __syncthreads();
 }
 
-template <bool DELTA>
+template <int K>
 __global__ void __launch_bounds__(RECUR_WARPS * 32)
     recur_kernel(dev_tables t, const __grid_constant__ recur_job j) {
     __shared__ recur_row m;
@@ -93,7 +106,7 @@ __global__ void __launch_bounds__(RECUR_WARPS * 32)
         const int i = e * RECUR_WARPS + w;
         s[e] = i < j.rows && c < j.cols && t.pos[r] ? __ldcg(at + (size_t)i * j.cols) : 0.f;
     }
-    do recur_step<DELTA>(j, m, s, r++, h, c);
+    do recur_step<K>(j, m, s, r++, h, c);
     while (r < n && t.slot[r] == slot);
 #pragma unroll
     for (int e = 0; e < RECUR_ROWS; e++) {
@@ -104,10 +117,10 @@ __global__ void __launch_bounds__(RECUR_WARPS * 32)
 static dim3 recur_grid(const recur_job &j, int n) { return dim3(j.n_head, (j.cols + 31) / 32, n); }
 
 cudaError_t op_delta_run(dev_tables t, const recur_job &j, int n, op_queue s) {
-    return launch_overlapped(recur_kernel<true>, recur_grid(j, n), RECUR_WARPS * 32, 0, s.overlap, s.stream,
-                             t, j);
+    return launch_overlapped(j.by_row ? recur_kernel<RECUR_DELTA_ROWS> : recur_kernel<RECUR_DELTA>,
+                             recur_grid(j, n), RECUR_WARPS * 32, 0, s.overlap, s.stream, t, j);
 }
 cudaError_t op_ssm_run(dev_tables t, const recur_job &j, int n, op_queue s) {
-    return launch_overlapped(recur_kernel<false>, recur_grid(j, n), RECUR_WARPS * 32, 0, s.overlap, s.stream,
-                             t, j);
+    return launch_overlapped(recur_kernel<RECUR_SSM>, recur_grid(j, n), RECUR_WARPS * 32, 0, s.overlap,
+                             s.stream, t, j);
 }

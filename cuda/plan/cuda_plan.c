@@ -454,19 +454,9 @@ static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
 }
 
 /* Whose operations no kernel computes; NULL: there is one. */
-static const char *without_kernel(const struct backend_config *c, const struct op *o) {
-    if (o->kind == OP_EMBED && o->embed.beside && o->embed.w && o->embed.w->n < c->n_vocab)
-        return "a table of fewer rows than tokens";
-    if (o->kind == OP_ROUTE && o->route.router->act == ROUTE_NEAR) return "routers of Phi-3.5-MoE's kind";
-    if (o->kind == OP_DELTA && op_delta_beta(&o->delta) != 1)
-        return "a delta rule whose steps reach 2, OLMo Hybrid's";
-    if (o->kind == OP_DELTA && op_delta_by_row(&o->delta))
-        return "a delta rule whose rows decay by themselves, Kimi Linear's";
+static const char *without_kernel(const struct op *o) {
     if (o->kind == OP_ROUTE && o->route.told && o->route.router->act == ROUTE_NEAR)
         return "routers of Phi-3.5-MoE's kind that are told";
-    if (o->kind == OP_GLU && o->glu.gate.width != o->glu.out.width) return "a gate with a number a head";
-    if (o->kind == OP_GLU && o->glu.act == ACT_SILU_CLAMP) return "gates with limits of Step 3.5's kind";
-    if (o->kind == OP_GLU && o->glu.act == ACT_SOFTPLUS) return "gates of Laguna's kind";
     return NULL;
 }
 /* What no kernel computes is said before anything is taken. */
@@ -474,7 +464,7 @@ static enum infer_status check_routes(const struct backend_config *c) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; l && i < l->n_op; i++) {
-            const char *what = without_kernel(c, &l->op[i]);
+            const char *what = without_kernel(&l->op[i]);
             if (what)
                 return err_set(INFER_E_UNSUPPORTED, "cuda: no kernel for %s; the device 'cpu' has one", what);
         }

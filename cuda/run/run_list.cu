@@ -70,6 +70,8 @@ static enum infer_status run_delta(cuda_backend *b, const struct op_list *l, con
     j.rows = o->dk;
     j.cols = o->dv;
     j.tiled = o->tiled;
+    j.by_row = op_delta_by_row(o);
+    j.beta = op_delta_beta(o);
     CU(op_delta_run(b->t, j, n, s));
     return INFER_OK;
 }

@@ -73,14 +73,9 @@ static void limit_groups(const struct router *r, struct scores *s) {
 
 /* The weight of expert e, the best of those that are left. source: Liu et al. 2023 (arXiv 2310.00811) */
 static float near_weight(const struct router *r, const struct scores *s, int e) {
-    const float m = s->s[e];
     float sum = 1;
-    for (int i = 0; i < r->n_expert; i++) {
-        const float l = s->s[i], size = l < 0 ? ROUTER_MUL(l, -1.f) : l,
-                    apart = ROUTER_DIV(ROUTER_ADD(m, ROUTER_MUL(l, -1.f)), size > m ? size : m);
-        if (i == e || !s->key[i] || l != l || apart > r->eps) continue;
-        sum = ROUTER_ADD(sum, router_exp(ROUTER_ADD(l, ROUTER_MUL(m, -1.f))));
-    }
+    for (int i = 0; i < r->n_expert; i++)
+        if (i != e && s->key[i]) sum = ROUTER_ADD(sum, router_near(r, s->s[e], s->s[i]));
     return ROUTER_DIV(1.f, sum);
 }
 

@@ -86,6 +86,12 @@ ROUTER_FN float router_logit(const struct router *r, float x) {
 }
 /* Whether the greatest logits are the greatest scores, so that a choice needs no more than those: no bias, no groups. */
 ROUTER_FN int router_by_logit(const struct router *r) { return !r->bias && r->n_group <= 1; }
+/* What an expert of logit l takes from the weight of the chosen one, whose logit is m (ROUTE_NEAR); 0: it is too far away. */
+ROUTER_FN float router_near(const struct router *r, float m, float l) {
+    const float size = l < 0 ? ROUTER_MUL(l, -1.f) : l,
+                apart = ROUTER_DIV(ROUTER_ADD(m, ROUTER_MUL(l, -1.f)), size > m ? size : m);
+    return l != l || apart > r->eps ? 0 : router_exp(ROUTER_ADD(l, ROUTER_MUL(m, -1.f)));
+}
 /* The weight of a chosen expert, from s of all chosen: by what they are divided, then each. */
 ROUTER_FN float router_divisor(const struct router *r, float sum) {
     if (r->norm == ROUTE_NORM_ADD) return ROUTER_ADD(sum, r->eps);

@@ -557,6 +557,59 @@ static void blocks_of_other_models_are_links(void **state) {
     }
 }
 
+/* Links of a kind in both lists. */
+static int links_of(const struct lists *o, enum link_kind kind) {
+    struct cuda_link link[MOST];
+    int found = 0;
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        for (int i = 0, n = make(o, &o->own[c], h100, link); i < n; i++) found += link[i].kind == kind;
+    return found;
+}
+/* Operations with a field that the fused kernels do not know run by themselves, whatever their neighbours are. */
+static void fields_of_few_families_are_no_links(void **state) {
+    (void)state;
+    struct lists o;
+    struct router near;
+    open_lists(&o, "tiny-delta-128", "q8_0");
+    const int deltas = links_of(&o, LINK_DELTA);
+    assert_true(deltas > 0);
+    for (int way = 0; way < 3; way++) {
+        struct op_list was[ROW_CLASS_COUNT];
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            struct op_list *l = &o.own[c];
+            was[c] = *l;
+            l->op = malloc((size_t)l->n_op * sizeof *l->op);
+            memcpy(l->op, was[c].op, (size_t)l->n_op * sizeof *l->op);
+            for (int i = 0; i < l->n_op; i++) {
+                if (l->op[i].kind != OP_DELTA) continue;
+                struct op_delta *d = &l->op[i].delta;
+                if (way == 0) d->beta = 2;
+                if (way == 1) d->a.width = d->n_value * d->dk;
+                if (way == 2) l->op[i + 2].glu.gate.width = d->n_value;
+            }
+        }
+        assert_int_equal(links_of(&o, LINK_DELTA), 0);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            free(o.own[c].op);
+            o.own[c] = was[c];
+        }
+    }
+    assert_int_equal(links_of(&o, LINK_DELTA), deltas);
+    close_lists(&o);
+
+    open_lists(&o, "tiny-moe", "q8_0");
+    assert_true(links_of(&o, LINK_EXPERTS) > 0);
+    for (int i = 0; i < o.own[ROW_DECODE].n_op; i++) {
+        struct op *op = &o.own[ROW_DECODE].op[i];
+        if (op->kind != OP_ROUTE) continue;
+        near = *op->route.router;
+        near.act = ROUTE_NEAR;
+        op->route.router = &near;
+    }
+    assert_int_equal(links_of(&o, LINK_EXPERTS), 0);
+    close_lists(&o);
+}
+
 /* Floats of eight bits are codes where codes become halves, and rows where they are multiplied by codes. */
 static void eights_are_no_int8(void **state) {
     struct lists o;
@@ -759,6 +812,7 @@ int main(void) {
         cmocka_unit_test(latents_that_are_chosen_run_alone),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
+        cmocka_unit_test(fields_of_few_families_are_no_links),
         cmocka_unit_test(blocks_of_towers_are_links),
         cmocka_unit_test(eights_are_no_int8),
         cmocka_unit_test(factors_are_folded),

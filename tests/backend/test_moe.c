@@ -142,14 +142,9 @@ static void routes_of_those_near(void **state) {
 static void what_no_card_computes(void **state) {
     (void)state;
     const struct router r = {.n_expert = 6, .n_used = 2, .act = ROUTE_NEAR};
-    const struct view x = {0, 0, 8}, few = {0, 0, 2};
+    const int32_t told[2] = {0, 1};
     struct op ops[] = {
-        {OP_ROUTE, 0, "routers of", .route = {.router = &r}},
-        {OP_DELTA, 0, "whose steps reach 2", .delta = {.a = few, .n_value = 2, .dk = 4, .beta = 2}},
-        {OP_DELTA, 0, "whose rows decay", .delta = {.a = x, .n_value = 2, .dk = 4}},
-        {OP_GLU, 0, "a number a head", .glu = {few, x, x, ACT_SIGMOID, {0}}},
-        {OP_GLU, 0, "gates with limits", .glu = {x, x, x, ACT_SILU_CLAMP, {0}}},
-        {OP_GLU, 0, "gates of Laguna", .glu = {x, x, x, ACT_SOFTPLUS, {0}}},
+        {OP_ROUTE, 0, "that are told", .route = {.router = &r, .told = told, .n_told = 1}},
     };
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         struct op_list list = {.op = &ops[i], .n_op = 1};
