@@ -3,6 +3,7 @@
 #include "tools/machine/doctor_routes.h"
 #include <stdio.h>
 #include "cuda/plan/cuda_routes.h"
+#include "seam/op_list.h"
 
 /* "f16 bf16 q8", or "all". */
 static void print_layouts(FILE *out, unsigned layouts) {
@@ -24,10 +25,6 @@ static void chips_of(int least, int most, char *text, size_t n) {
 }
 
 static void print_others(FILE *out) {
-    static const char *const op[OP_KIND_COUNT] = {
-        [OP_EMBED] = "embed",   [OP_NORM] = "norm",       [OP_ATTEND] = "attend",
-        [OP_SELECT] = "select", [OP_EXPERTS] = "experts", [OP_DELTA] = "delta",
-        [OP_MIX] = "mix",       [OP_HEADS] = "heads",     [OP_REDUCE] = "reduce"};
     fprintf(out, "\nkernels of other operations, by link; of those of a class the first that fits\n");
     fprintf(out, "%-7s %-9s %-15s %-10s %-6s %s\n", "rows", "operation", "link", "chips", "head", "kernel");
     for (int k = 0; k < LINK_KIND_COUNT; k++)
@@ -35,7 +32,7 @@ static void print_others(FILE *out) {
             char sm[24], head[16] = "any";
             chips_of(r->sm_least, r->sm_most, sm, sizeof sm);
             if (r->most_head) snprintf(head, sizeof head, "%d", r->most_head);
-            fprintf(out, "%-7s %-9s %-15s %-10s %-6s %s\n", cls[r->cls], op[r->op],
+            fprintf(out, "%-7s %-9s %-15s %-10s %-6s %s\n", cls[r->cls], op_kind_name(r->op),
                     route_link_name((enum link_kind)k), sm, head, r->kernel);
         }
 }
