@@ -154,7 +154,7 @@ void get_trace(struct server *s, const char *rest, struct page *p) {
                  "this server keeps no trace: --profile or --trace when it is started");
     } else if (since < 0) {
         r.status = 400, r.code = "bad_value";
-        snprintf(r.message, sizeof r.message, "/debug/trace/SECONDS: a number above 0");
+        snprintf(r.message, sizeof r.message, "/debug/trace/SECONDS: a number above 0, 1000000 at most");
     } else {
         write_trace(s, since, &p->body);
         return;
