@@ -194,6 +194,9 @@ static enum infer_status assign(struct options *o, char *text, bool presets) {
     const struct option *opt = find(o, name, &other);
     if (opt && only_flag(opt))
         return err_set(INFER_E_INPUT, "%s: no file says it, but the command line (--%s)", name, opt->name);
+    if (opt && other && presets)
+        return err_set(INFER_E_INPUT, "%s: 'infer %s' has no such option; requests may say it", name,
+                       o->command->name);
     if (opt && other) return INFER_OK;
     if (!opt && presets && !strcmp(name, "version")) return INFER_OK; /* of llama.cpp's form, which is 1 */
     if (!opt) TRY(find_other_name(o, name, &opt, &passed));

@@ -168,8 +168,8 @@ static int read_open(const struct disk *d, int fd, const struct disk_item *item,
 static int read_item(const struct disk *d, const struct disk_item *item, void *bytes, size_t n) {
     char name[NAME];
     if (item->n_ids > MOST_IDS) return READ_MISS;
-    const int fd =
-        openat(d->folder, name_of(d, item->key, item->part, name), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = openat(d->folder, name_of(d, item->key, item->part, name),
+                          O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return READ_MISS;
     const int result = read_open(d, fd, item, bytes, n);
     close(fd);

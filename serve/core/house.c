@@ -16,7 +16,7 @@ enum { END_SECONDS = 2 }; /* that a load may take to end when the program does *
 static enum infer_status add_name(struct house *h, struct server *s, const char *name, size_t n) {
     char text[257];
     if (!n || n >= sizeof text)
-        return err_set(INFER_E_INPUT, "%.*s: a model's name has 1 to 256 bytes", (int)n, name);
+        return err_set(INFER_E_INPUT, "'%.*s': a model's name has 1 to 256 bytes", (int)n, name);
     snprintf(text, sizeof text, "%.*s", (int)n, name);
     for (int i = 0; i <= s->member; i++)
         if (server_knows_model(&h->member[i].server, text))
@@ -45,7 +45,8 @@ static enum infer_status open_member(struct house *h, int i, const struct house_
     memcpy(s->name, s->names[0], sizeof s->name);
     for (const char *p = of->aliases; p && *p;) {
         const size_t n = strcspn(p, ",");
-        TRY(add_name(h, s, p, n));
+        const enum infer_status st = add_name(h, s, p, n);
+        if (st) return err_prefix(st, "model-name of '%s'", s->name);
         p += n + (p[n] == ',');
     }
     h->models[i] = (struct fleet_model){.pinned = of->pinned, .keep = of->keep};
@@ -80,8 +81,8 @@ enum infer_status house_open(struct house **out, struct server *front, const str
 static void failed(struct house *h, int i, const char *why) {
     struct member *m = &h->member[i];
     char text[700];
-    snprintf(m->why, sizeof m->why, "%s", why);
-    snprintf(text, sizeof text, "the model '%.100s' cannot be loaded: %.500s", m->server.name, why);
+    tool_flags(m->why, sizeof m->why, why);
+    snprintf(text, sizeof text, "the model '%.100s' cannot be loaded: %.500s", m->server.name, m->why);
     tool_say("%s", text);
     fleet_failed(&h->fleet, i, host_seconds());
     for (struct job *j = m->first; j;) {

@@ -1,6 +1,8 @@
 #include "serve/core/server.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "files/textfile.h"
 #include "serve/core/engine_port.h"
@@ -95,6 +97,11 @@ static enum infer_status take_template(struct server *s) {
     return INFER_OK;
 }
 
+static enum infer_status check_slot_folder(const char *folder) {
+    if (!folder || !access(folder, R_OK | W_OK | X_OK)) return INFER_OK;
+    return err_set(INFER_E_WRITE, "--slot-save-path %s: %s", folder, strerror(errno));
+}
+
 enum infer_status server_scales(struct server *s, float **out) {
     const size_t n = s->adapters ? (size_t)(s->adapters->n + s->adapters->n_room) : 0;
     *out = NULL;
@@ -120,11 +127,13 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     s->template =
         (struct infer_prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     TRY(take_template(s));
+    TRY(check_slot_folder(s->o.slot_folder));
     s->end = s->template.text ? infer_prompt_turn_end(m, &s->template) : (struct infer_turn_end){.id = -1};
     TRY(tool_job_server(s));
     TRY(grammars_open(&s->grammars, &s->metrics));
     s->sample = sampling_params(m);
-    if (s->o.has_temp) s->sample.temp = s->o.temp;
+    if (s->o.sampling) s->o.sampling(s->o.given, &s->sample);
+    TRY(infer_sample_check(&s->sample));
     s->n_ctx = port->n_ctx;
     s->n_slot = port->n_slot;
     s->guesses = port->guesses;

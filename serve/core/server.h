@@ -37,8 +37,9 @@ struct serve_options {
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
     /* Of requests that say nothing of it: */
-    bool has_temp; /* temp holds instead of the file's */
-    float temp;
+    /* sets the samplers that hold instead of the file's; NULL: none */
+    void (*sampling)(const struct options *given, struct infer_sample_params *p);
+    const struct options *given;
     const char *system;        /* NULL: none */
     const char *template_file; /* instead of the file's own template; NULL: none */
     enum serve_thinking {

@@ -16,6 +16,16 @@
 
 int cmd_serve(const struct options *o);
 
+static void sampling(const struct options *o, struct infer_sample_params *p) {
+    const float temp = p->temp;
+#define READ_NUMBER(x) (float)(x)
+#define READ_INT(x)    (x)
+#define INFER_SAMPLE(type, field, def, least, most, request, at_least, at_most, flag, ...)                   \
+    if (options_given(o, flag)) p->field = READ_##type(o->field);
+#include "infer_sample.def"
+    p->temp = options_given(o, "temp") ? (float)o->house_temp : temp; /* the server's is a row of its own */
+}
+
 static struct serve_options options_of(const struct options *o) {
     int fd;
     struct serve_options s = {
@@ -42,8 +52,8 @@ static struct serve_options options_of(const struct options *o) {
         .think_budget = o->think_budget > 0 ? o->think_budget : 0,
         .think_seconds = o->think_seconds,
         .slot_folder = o->slot_save_path,
-        .has_temp = options_given(o, "temp"),
-        .temp = (float)o->house_temp,
+        .sampling = sampling,
+        .given = o,
         .system = o->house_system,
         .template_file = o->house_template,
         .quiet = o->quiet,

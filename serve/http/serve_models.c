@@ -142,6 +142,9 @@ static enum infer_status open_options(struct serve_models *m, const char *file) 
         TRY(config_member(&e->o, m->o, file, e->name, file ? NULL : e->path));
         struct stat st;
         const char *named = e->o.model ? e->o.model : e->o.hf_repo ? e->o.hf_repo : e->name;
+        if (file && e->o.model && e->o.hf_repo)
+            return err_set(INFER_E_INPUT, "%s: [%s] says model and hf-repo, and one is the model", file,
+                           e->name);
         if (file && !e->o.model && !e->o.hf_repo && strncmp(named, "hf:", 3) != 0 && stat(named, &st) != 0)
             return err_set(INFER_E_INPUT, "%s: [%s] says no model: model = FILE, or model = hf:ORG/REPO:TYPE",
                            file, e->name);

@@ -227,7 +227,7 @@ def presets(said, one):
     def write(text):
         with open(ini, "w") as f: f.write(text)
     store = work + "/kept"
-    write(f"ctx = 256\nversion = 1\n[*]\nsleep-idle-seconds = 0.3\nc = 300\n[first]\nmodel = {folder}/m1.gguf\nmodel-name = uno,eins\npin = on\n[model second]\nmodel = {folder}/m2.gguf\nctx = 128\nsystem = Be short.\n[third]\nmodel = {folder}/m3.gguf\nkv-store = {store}\n[fourth]\nmodel = hf:nobody/nothing:Q4_K_M\n")
+    write(f"ctx = 256\nversion = 1\n[*]\nsleep-idle-seconds = 0.3\nc = 300\n[first]\nmodel = {folder}/m1.gguf\nmodel-name = uno,eins\npin = on\n[model second]\nmodel = {folder}/m2.gguf\nctx = 128\nsystem = Be short.\ntop-k = 1\nmin-p = 0\nrepeat-penalty = 1\n[third]\nmodel = {folder}/m3.gguf\nkv-store = {store}\n[fourth]\nmodel = hf:nobody/nothing:Q4_K_M\n")
     s = Fleet("--mem", str(int(2.5 * one)), models=ini)
     same("names", [m["id"] for m in s.ask("/v1/models")[2]["data"]], ["first", "uno", "eins", "second", "third", "fourth"])
     s.until(lambda: "first" in s.loaded())
@@ -236,6 +236,8 @@ def presets(said, one):
     same("another name", text_of(s, ask_ids("eins", PROMPTS[2])), said["m1", 2])
     same("none named: the pinned one", s.ask(TEXT, {"prompt": PROMPTS[2], "max_tokens": 12, "temperature": 0, "ignore_eos": True})[2]["model"], "first")
     same("wakes", text_of(s, ask_ids("second", PROMPTS[3])), said["m2", 3])
+    drawn = [text_of(s, ask_ids("second", PROMPTS[3], temperature=t)) for t in (1, 2, 2)]
+    check("samplers of its section, where a request says nothing", drawn == [said["m2", 3]] * 3, drawn)
     s.until(lambda: s.loaded() == ["eins", "first", "uno"])
     same("wakes again", text_of(s, ask_ids("second", PROMPTS[4])), said["m2", 4])
     same("options of its section, below the command line", s.ask("/props?model=second")[2]["default_generation_settings"]["n_ctx"], 512)
@@ -254,6 +256,9 @@ def presets(said, one):
     refused("[a]\nmodel = x\ncontext = 3\n", r"presets.ini:3: no option 'context'")
     refused("[a]\nmodel = x\nlisten = 127.0.0.1:1\n", "presets.ini:3: listen is the whole server's")
     refused("[a]\nmodel = x\nload-on-startup = true\n", "presets.ini:3: load-on-startup: here pin = on")
+    refused("[a]\nmodel = x\nn-predict = 5\n", "presets.ini:3: n-predict: 'infer serve' has no such option")
+    refused("[a]\nmodel = x\nhf-repo = a/b\n", r"presets.ini: \[a\] says model and hf-repo")
+    refused("[a]\nmodel = x\nmodel-name = b,,c\n", "model-name of 'a': ''")
     refused("[nowhere]\nctx = 128\n", r"\[nowhere\] says no model")
     refused("# nothing\n", "no section")
     refused(f"[a]\nmodel = {folder}/m1.gguf\n[b]\nmodel = {folder}/m2.gguf\nmodel-name = a\n", "two models are called 'a'")
@@ -263,6 +268,11 @@ def presets(said, one):
     refused("[a\nmodel = x\n", r"presets.ini:1: '\[a' is no section")
     refused(f"[a]\nmodel = {folder}/m1.gguf\npin = on\n[b]\nmodel = {folder}/m2.gguf\n", "pinned models take", "--ctx", "512", "--mem", str(int(1.5 * one)), "--pin", "b")
     refused(f"[a]\nmodel = {folder}/m1.gguf\n", "both given", "-m", f"{folder}/m1.gguf")
+    write(f"[a]\nmodel = {folder}/m1.gguf\nkv-type = q1\n[b]\nmodel = {folder}/m2.gguf\nslot-save-path = /no/folder\n")
+    s = Fleet(models=ini)
+    why = [s.ask(TEXT, ask_ids(m, [5]))[2]["error"]["message"] for m in "ab"]
+    check("why a model is not loaded, in the words of options", "--kv-type is 'q1'" in why[0] and "--slot-save-path /no/folder: No such" in why[1], why)
+    s.stop()
     write(f"model = {folder}/m1.gguf\n[serve]\nmodels = {folder}\nidle = 5\n")
     s = Server("--config", ini, "--ctx", "512", model=None)
     same("models of the configuration", len(s.ask("/v1/models")[2]["data"]), 6)
