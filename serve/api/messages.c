@@ -259,20 +259,6 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
     return INFER_OK;
 }
 
-static enum infer_status read_thinking(struct job *j, const char *at, const json_t *v) {
-    const char *type = json_text_of(v, "type");
-    const json_t *budget = json_object_get(v, "budget_tokens");
-    if (strcmp(type, "disabled") == 0) {
-        snprintf(j->ask.effort, sizeof j->ask.effort, "none");
-    } else if (strcmp(type, "enabled") == 0) {
-        if (!*j->ask.effort) snprintf(j->ask.effort, sizeof j->ask.effort, "medium");
-        if (budget && !json_is_null(budget)) TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
-    } else if (strcmp(type, "adaptive") != 0) {
-        return job_invalid(j, at, "'%s.type' is none of enabled, adaptive, disabled", at);
-    }
-    return INFER_OK;
-}
-
 static enum infer_status read_output(struct job *j, const char *at, const json_t *v) {
     const json_t *effort = json_object_get(v, "effort"), *format = json_object_get(v, "format");
     char place[64];
@@ -294,7 +280,7 @@ static const struct field rows[] = {
     {"stream", FIELD_BOOL, ASK(stream)},
     {"tools", FIELD_HAND, .hand = read_tools},
     {"tool_choice", FIELD_HAND, .hand = read_choice},
-    {"thinking", FIELD_HAND, .hand = read_thinking},
+    {"thinking", FIELD_HAND, .hand = openai_thinking},
     {"output_config", FIELD_HAND, .hand = read_output},
     {"include_energy", FIELD_BOOL, ASK(energy)},
     {"cache_control metadata service_tier container inference_geo speed diagnostics user_profile_id workspace_id context_management",

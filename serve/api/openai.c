@@ -293,6 +293,20 @@ enum infer_status openai_effort(struct job *j, const char *at, const json_t *v) 
     return job_invalid(j, at, "'%s' is none of none, minimal, low, medium, high, xhigh, max", at);
 }
 
+enum infer_status openai_thinking(struct job *j, const char *at, const json_t *v) {
+    const char *type = json_text_of(v, "type");
+    const json_t *budget = json_object_get(v, "budget_tokens");
+    if (strcmp(type, "disabled") == 0) {
+        snprintf(j->ask.effort, sizeof j->ask.effort, "none");
+    } else if (strcmp(type, "enabled") == 0) {
+        if (!*j->ask.effort) snprintf(j->ask.effort, sizeof j->ask.effort, "medium");
+        if (budget && !json_is_null(budget)) TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
+    } else if (strcmp(type, "adaptive") != 0) {
+        return job_invalid(j, at, "'%s.type' is none of enabled, adaptive, disabled", at);
+    }
+    return INFER_OK;
+}
+
 enum infer_status openai_stream_options(struct job *j, const char *at, const json_t *v) {
     static const struct field rows[] = {
         {"include_usage", FIELD_BOOL, .offset = offsetof(struct ask, usage_chunk)},

@@ -58,6 +58,8 @@ enum infer_status openai_prompts(struct job *j, const char *at, const json_t *v,
 enum infer_status openai_format(struct job *j, const char *at, const json_t *v);
 /* reasoning_effort, and an object {effort, max_tokens, exclude} */
 enum infer_status openai_effort(struct job *j, const char *at, const json_t *v);
+/* thinking as Anthropic has it: {type, budget_tokens} */
+enum infer_status openai_thinking(struct job *j, const char *at, const json_t *v);
 enum infer_status openai_stream_options(struct job *j, const char *at, const json_t *v);
 /* chat_template_kwargs */
 enum infer_status openai_variables(struct job *j, const char *at, const json_t *v);

@@ -109,6 +109,7 @@ static const struct field rows[] = {
     {"tool_choice", FIELD_HAND, .hand = openai_tool_choice},
     {"parallel_tool_calls", FIELD_BOOL, ASK(parallel_calls)},
     {"reasoning_effort reasoning", FIELD_HAND, .hand = openai_effort},
+    {"thinking", FIELD_HAND, .hand = openai_thinking},
     {"thinking_budget_tokens thinking_token_budget thinking_budget reasoning_budget reasoning_budget_tokens",
      FIELD_INT, -1, 1e9, ASK(n_think)},
     {"thinking_budget_seconds", FIELD_NUMBER, 0, 1e6, ASK(think_seconds)},

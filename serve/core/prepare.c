@@ -200,6 +200,8 @@ static enum infer_status make_think_end(struct job *j) {
     size_t n;
     const bool budget = j->ask.n_think > 0 || j->ask.think_seconds > 0;
     if (j->ask.n_think == 0 || !j->ask.messages) return INFER_OK;
+    if (budget && j->ask.thinking_as_content)
+        job_warn(j, "thinking", "a budget has no effect where reasoning is not told apart");
     const char *close = infer_prompt_closing(p->text, p->n_text);
     const enum tool_shape shape = s->tools.format.row ? s->tools.format.row->shape : SHAPE_OBJECT;
     if (!close) close = s->tools.think[1];

@@ -175,11 +175,14 @@ def budgets():
         free = s.ask(CHAT, ask)[2]
         check("no budget", free["usage"]["completion_tokens_details"]["reasoning_tokens"] > 20, free)
         same("no limit", s.ask(CHAT, {**ask, "thinking_budget_tokens": -1})[2]["choices"][0]["token_ids"], free["choices"][0]["token_ids"])
-        for budget in ({"thinking_budget_tokens": 6}, {"reasoning": {"max_tokens": 6}}, {"thinking_token_budget": 6}, {"thinking_budget": 6}, {"reasoning_budget": 6}, {"reasoning_budget_tokens": 6}):
+        for budget in ({"thinking_budget_tokens": 6}, {"reasoning": {"max_tokens": 6}}, {"thinking_token_budget": 6}, {"thinking_budget": 6}, {"reasoning_budget": 6}, {"reasoning_budget_tokens": 6}, {"thinking": {"type": "enabled", "budget_tokens": 6}}):
             a = s.ask(CHAT, {**ask, **budget})[2]
             c = a["choices"][0]
             same("the same so far", c["token_ids"][:6], free["choices"][0]["token_ids"][:6])
             check("a budget", 6 <= a["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 20 and c["message"]["content"] and "think" not in c["message"]["content"] + c["message"]["reasoning"], a)
+        _, headers, a = s.ask(CHAT, {**ask, "thinking_budget_tokens": 6, "reasoning_format": "none"})
+        check("no budget of what is not told apart", "a budget has no effect" in headers["x-infer-warning"], headers)
+        same("as Anthropic's clients say it, of none", [s.ask(CHAT, {**ask, "thinking": {"type": t}})[0] for t in ("disabled", "adaptive", "odd")], [200, 200, 400])
         m = s.ask("/v1/messages", {"messages": [{"role": "user", "content": "count"}], "max_tokens": 40, "temperature": 0, "ignore_eos": True, "thinking": {"type": "enabled", "budget_tokens": 6}})
         same("messages", ([b["type"] for b in m[2]["content"]], m[1]["x-infer-warning"]), (["thinking", "text"], "reasoning_effort: the model's template has no switch for it"))
         r = s.ask("/v1/responses", {"input": "count", "max_output_tokens": 40, "temperature": 0, "ignore_eos": True, "reasoning": {"max_tokens": 6}})[2]
