@@ -119,14 +119,18 @@ static bool is_bare(const char *base, const char *like) {
  * no command's is a model's. */
 static enum infer_status section(const struct options *o, const char *head, const char *model, bool presets,
                                  int *rank, bool *applies) {
-    const char *base = model && strrchr(model, '/') ? strrchr(model, '/') + 1 : model;
+    char bare[4096];
+    size_t n = (size_t)snprintf(bare, sizeof bare, "%s", model ? model : "");
+    while (n > 1 && n < sizeof bare && bare[n - 1] == '/') bare[--n] = 0; /* of a folder */
+    const char *base = strrchr(bare, '/') ? strrchr(bare, '/') + 1 : bare;
     *rank = 0;
     *applies = true;
     if (!*head || !strcmp(head, "*")) return INFER_OK;
     if (!strncmp(head, "model", 5) && isspace((unsigned char)head[5])) {
         const char *like = head + 5 + strspn(head + 5, " \t");
         *rank = 2;
-        *applies = model && (!fnmatch(like, model, 0) || !fnmatch(like, base, 0) || is_bare(base, like));
+        *applies = model && (!fnmatch(like, model, 0) || !fnmatch(like, bare, 0) || !fnmatch(like, base, 0) ||
+                             is_bare(base, like));
         return INFER_OK;
     }
     *rank = 1;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What an option is without being named: presets, files, the environment, the command line, each above the one before. usage: config.py INFER TESTS"""
-import os, pathlib, re, subprocess, sys, tempfile
+import os, pathlib, re, shutil, subprocess, sys, tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from checks import check, done, same
 
@@ -122,6 +122,17 @@ check("--force", r.returncode == 0 and after.startswith(text[:text.index("[model
 check("what is said is not measured", "tok/s" not in r.stdout, r.stdout)
 r = run("tune", "-m", tiny, "-o", "-", "--config", "none", "--device", "cpu", "--threads", "1", "--batch", "128", "--lookup")
 check("on stdout", r.returncode == 0 and r.stdout.startswith("[model tiny.gguf]\n# infer tune") and r.stdout.endswith("lookup = on\n") and r.stderr.startswith("plan "), r)
+quick = ("--config", "none", "--device", "cpu", "--threads", "1", "--batch", "128", "--lookup")
+shutil.copytree(tests / "golden/hf/llama", dir / "a folder")
+for name, head in ((" odd ;[name].gguf", "?odd ??name?.gguf"), ("two\nlines.gguf", "two?lines.gguf"), ("a folder/", "a folder")):
+    if not name.endswith("/"): shutil.copy(tiny, dir / name)
+    named = f"{dir}/{name}"
+    r = run("tune", "-m", named, "-o", dir / "odd.ini", *quick)
+    check(f"a section for {name!r}", r.returncode == 0 and f"[model {head}]" in (dir / "odd.ini").read_text(), r)
+    same(f"and it is read for {name!r}", said("run", "-m", named, "--config", dir / "odd.ini").get("batch"), ("128", "file"))
+(dir / "odd.ini").write_text("[ model   tiny.gguf ]\ntemp = 1\n")
+r = run("tune", "-m", tiny, "-o", dir / "odd.ini", *quick)
+check("a section in other spaces is that one", r.returncode == 2 and "--force" in r.stderr, r)
 r = run("tune", "-m", tiny, "--device", "cpu", "--seconds", "1", "--threads", "1", XDG_CONFIG_HOME=str(dir / "none"))
 check("no such folder", r.returncode != 0 and r.stderr.count("\n") == 1 and not r.stdout, r)
 r = run("verify", tiny, "--record", "-o", "/dev/null", "--device", "cpu", "--config", which, INFER_MODEL="b.gguf")

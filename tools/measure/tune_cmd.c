@@ -223,18 +223,32 @@ static enum infer_status tune_all(struct tuner *t, double seconds) {
 /* The model as a section names it: [model NAME], where a file is called by its name. */
 static void name_of(struct tuner *t, const char *path) {
     const struct options *o = t->o;
-    const char *named = o->model ? o->model : path, *slash = strrchr(named, '/');
-    const bool of_hub = o->hf_repo || strncmp(named, "hf:", 3) == 0;
-    snprintf(t->name, sizeof t->name, "%s", o->hf_repo ? o->hf_repo : of_hub || !slash ? named : slash + 1);
-    for (char *p = t->name; *p; p++)
-        if (strchr("[]*?\\", *p)) *p = '?';
+    const char *named = o->hf_repo ? o->hf_repo : o->model ? o->model : path, *from = named;
+    size_t n = strlen(named);
+    if (!o->hf_repo && strncmp(named, "hf:", 3) != 0) {
+        while (n > 1 && named[n - 1] == '/') n--; /* of a folder */
+        for (size_t i = 0; i + 1 < n; i++)
+            if (named[i] == '/') from = named + i + 1;
+    }
+    snprintf(t->name, sizeof t->name, "%.*s", (int)(named + n - from), from);
+    for (char *p = t->name; *p; p++) {
+        const bool edge = p == t->name || !p[1];
+        if (strchr("[]*?\\;", *p) || (*p > 0 && *p < ' ') || (edge && *p == ' ')) *p = '?';
+    }
+}
+
+/* Whether a line begins with [model NAME]. */
+static bool is_head(const char *line, const char *name) {
+    const size_t n = strlen(name);
+    const char *p = line + strspn(line, "[ \t");
+    if (strncmp(p, "model", 5) != 0 || !strchr(" \t", p[5])) return false;
+    p += 5 + strspn(p + 5, " \t");
+    return strncmp(p, name, n) == 0 && p[n + strspn(p + n, " \t")] == ']';
 }
 
 /* Where the section of this name begins in text[n] and where it ends; false: there is none. */
 static bool find_section(const char *text, size_t n, const char *name, size_t *from, size_t *to) {
-    char head[4200];
     bool found = false;
-    const size_t len = (size_t)snprintf(head, sizeof head, "[model %s]", name);
     *from = *to = n;
     for (size_t at = 0; at < n; at += strcspn(text + at, "\n") + 1) {
         if (text[at] != '[') continue;
@@ -242,7 +256,7 @@ static bool find_section(const char *text, size_t n, const char *name, size_t *f
             *to = at;
             return true;
         }
-        found = strncmp(text + at, head, len) == 0;
+        found = is_head(text + at, name);
         if (found) *from = at;
     }
     return found;
