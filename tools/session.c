@@ -12,6 +12,7 @@
 #include "tools/trace_levels.h"
 #include "cuda/bench/cuda_bench.h"
 #include "base/bandwidth.h"
+#include "plan/device.h"
 #include "tools/tool.h"
 
 /* ---- which file ---- */
@@ -314,6 +315,19 @@ static void tell_profile(struct session *s) {
     profile_show(stderr, s->profile, gb_s, peak ? peak_measure(peak, threads, 0.05) : NAN);
 }
 
+/* Of a build for cards on a machine without one; of a card that is there and cannot be used the engine says why. */
+static void say_no_card(const struct options *o, const struct infer_engine_info *place) {
+#ifdef INFER_CUDA
+    char address[64];
+    unsigned id;
+    const bool asked = options_given(o, "device") || o->gpu_layers == 0;
+    if (!asked && strcmp(place->device, "cpu") == 0 && !device_pci_nvidia(address, sizeof address, &id))
+        tool_say("this machine has no NVIDIA card: running on the CPU (--device cpu: without this line)");
+#else
+    (void)o, (void)place;
+#endif
+}
+
 static void wait_pace(void *user) {
     struct session *s = user;
     if (!s->pace || energy_pace_wait(s->pace) || s->pace_told) return;
@@ -345,6 +359,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
         session_close(s);
         return st;
     }
+    if (!o->quiet && !need->quiet) say_no_card(o, &s->place);
     interrupt_stops(s->engine, NULL);
     return INFER_OK;
 }
