@@ -236,6 +236,10 @@ rows = json.loads(r.stdout)
 check("list", sorted(m["of"] for m in rows) == ["hf", "hf", "lm-studio", "ollama"] and {"hf:org/many:F16", "hf:org/many:Q8_0"} <= {m["name"] for m in rows}, rows)
 for m in rows: good(f"plan of {m['name']}", run("plan", "-m", m["name"]))
 check("list for people", "ollama" in run("list").stdout)
+odd = [os.fsencode(dir / "home/.lmstudio/models/a/b") + b"/" + n for n in (b"no \xff utf-8.gguf", b"two\nlines.gguf")]
+for n in odd: shutil.copy(dir / "Q4_0.gguf", n)
+check("odd names are in both lists", len(json.loads(run("list", "--json").stdout)) == 6 and [len(run("list").stdout.splitlines()), "two\\x0alines" in run("list").stdout] == [6, True], (run("list"), run("list", "--json")))
+for n in odd: os.remove(n)
 check("show", "m-F16.gguf" in run("show", "hf:org/many:F16").stdout)
 for part in ("q8_0", "m-Q8_0.gguf", "Q8_0@main", f"Q8_0@{COMMIT}"):
     r = run("show", "hf:org/many:" + part)

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include "tools/hub/hub.h"
 #include "tools/named.h"
-#include "tools/term.h"
+#include "base/status.h"
 #include "tools/tool.h"
 
 int cmd_pull(const struct options *o) {
@@ -19,13 +19,23 @@ int cmd_pull(const struct options *o) {
     return st ? tool_fail(o, st) : EXIT_DONE;
 }
 
+/* A name as one line, also where it has newlines or is no UTF-8. */
+static const char *one_line(const char *name, char *to, size_t n) {
+    text_escape(to, n, name, strlen(name));
+    return to;
+}
+static json_t *json_name(const char *name) {
+    char line[4 * 4096];
+    json_t *as_it_is = json_string(name);
+    return as_it_is ? as_it_is : json_string(one_line(name, line, sizeof line));
+}
 static void list_json(const struct hub_models *m) {
     json_t *all = json_array();
     for (int i = 0; i < m->n; i++) {
         const struct hub_model *k = &m->model[i];
-        json_array_append_new(all, json_pack("{s:s+, s:s, s:s, s:I, s:I}", "name", k->name, "", "path",
-                                             k->path, "of", k->of, "bytes", (json_int_t)k->bytes, "used",
-                                             (json_int_t)k->used));
+        json_array_append_new(all, json_pack("{s:o, s:o, s:s, s:I, s:I}", "name", json_name(k->name), "path",
+                                             json_name(k->path), "of", k->of, "bytes", (json_int_t)k->bytes,
+                                             "used", (json_int_t)k->used));
     }
     json_dumpf(all, stdout, JSON_INDENT(1));
     putchar('\n');
@@ -34,13 +44,12 @@ static void list_json(const struct hub_models *m) {
 static void list_lines(const struct hub_models *m) {
     for (int i = 0; i < m->n; i++) {
         const struct hub_model *k = &m->model[i];
-        char day[32] = "";
+        char day[32] = "", name[4 * 4096];
         const time_t used = (time_t)k->used;
         struct tm t;
         if (localtime_r(&used, &t)) strftime(day, sizeof day, "%Y-%m-%d", &t);
-        printf("%9.2f GB  %s  %-9s  ", (double)k->bytes / 1e9, day, k->of);
-        term_write_safe(stdout, k->name, strlen(k->name));
-        putchar('\n');
+        printf("%9.2f GB  %s  %-9s  %s\n", (double)k->bytes / 1e9, day, k->of,
+               one_line(k->name, name, sizeof name));
     }
 }
 int cmd_list(const struct options *o) {
