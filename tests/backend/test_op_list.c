@@ -205,11 +205,11 @@ static void samples(struct op *out) {
         {OP_REMOTE, 0, "remote", .remote = {x, choice, z}},
         {OP_REDUCE, 0, "reduce", .reduce = {z}},
         {OP_GATHER, 0, "gather", .gather = {x, {1, 0, W + 2}, gathered}},
-        {OP_LOWRANK, 0, "lowrank", .lowrank = {x, none, z, &plain_low, 0, false, false}},
+        {OP_LOWRANK, 0, "lowrank", .lowrank = {x, none, z, &plain_low, 0, false, false, 0}},
         {OP_LOWRANK, 0, "lowrank of outputs",
-         .lowrank = {picked, none, view(2, 2), &plain_low, 0, false, false}},
+         .lowrank = {picked, none, view(2, 2), &plain_low, 0, false, false, 0}},
         {OP_LOWRANK, 0, "lowrank of experts with weights",
-         .lowrank = {x, choice, z, &expert_low, W / 2, false, true}},
+         .lowrank = {x, choice, z, &expert_low, W / 2, false, true, 0}},
     };
     memcpy(out, all, sizeof all);
 }

@@ -451,7 +451,7 @@ static void lowranks(void **state) {
         struct view x = input(&o, k, 0), y = input(&o, n, 0);
         const float *before = o.table[1].data;
         o.out = y;
-        push(&o, (struct op){.kind = OP_LOWRANK, .lowrank = {x, {-1, 0, 0}, y, &w, 0, false, false}});
+        push(&o, (struct op){.kind = OP_LOWRANK, .lowrank = {x, {-1, 0, 0}, y, &w, 0, false, false, 0}});
         char name[64];
         snprintf(name, sizeof name, "lowrank [%d][%d], rank %d", n, k, r);
         check(&o, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});

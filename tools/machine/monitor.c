@@ -24,7 +24,8 @@ static void column(const char *format, double x, int width) {
 
 /* ": 1.00 GiB" */
 static const char *size(char text[32], double bytes) {
-    snprintf(text, 32, isfinite(bytes) ? ": %.2f GiB" : "", bytes / (1 << 30));
+    text[0] = 0;
+    if (isfinite(bytes)) snprintf(text, 32, ": %.2f GiB", bytes / (1 << 30));
     return text;
 }
 
