@@ -71,16 +71,16 @@ template <int T> DEV uint4 kv_chunk(const uint8_t *row, int c) {
 DEV void kv_store32(enum kv_type type, uint8_t *row, int b, int d, const float *x) {
     int n = min(32, d - b * 32);
     if (type == KV_F32)
-        for (int i = 0; i < n; i++) ((float *)row)[b * 32 + i] = x[i];
+        for (int i = 0; i < n; i++) ((float *)row)[b * 32 + i] = __ldcg(x + i);
     else if (type == KV_F16)
-        for (int i = 0; i < n; i++) ((__half *)row)[b * 32 + i] = __float2half(x[i]);
+        for (int i = 0; i < n; i++) ((__half *)row)[b * 32 + i] = __float2half(__ldcg(x + i));
     else {
         float m = 0;
-        for (int i = 0; i < n; i++) m = fmaxf(m, fabsf(x[i]));
+        for (int i = 0; i < n; i++) m = fmaxf(m, fabsf(__ldcg(x + i)));
         block_Q8_0 *o = (block_Q8_0 *)row + b;
         __half h = __float2half(m / 127.f);
         float id = m > 0 ? 127.f / m : 0.f;
         memcpy(&o->d, &h, 2);
-        for (int i = 0; i < 32; i++) o->q[i] = i < n ? (int8_t)__float2int_rn(x[i] * id) : 0;
+        for (int i = 0; i < 32; i++) o->q[i] = i < n ? (int8_t)__float2int_rn(__ldcg(x + i) * id) : 0;
     }
 }

@@ -453,6 +453,11 @@ static enum infer_status run_together(cuda_backend *b, const struct op_list *l, 
     return INFER_OK;
 }
 
+// Keys and values are read through L1, and the chain has just written some: such a kernel begins when all in front of it have ended.
+static bool reads_store(const struct op *o) {
+    return o->kind == OP_INDEX || (o->kind == OP_ATTEND && o->attend.store >= 0);
+}
+
 enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, int n, int n_row, int n_out,
                                op_queue s) {
     const struct op_list *l = b->c.list[cls];
@@ -463,7 +468,7 @@ enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, i
         if (!op_rows_count(l, o, n_row, n_out)) continue;
         TRY(run_together(b, l, i, first + n, n_row, n_out, s, &done));
         if (!done) {
-            TRY(run_op(b, l, o, n_row, n_out, s));
+            TRY(run_op(b, l, o, n_row, n_out, op_queue{s.stream, s.overlap && !reads_store(o)}));
             done = 1;
         }
         TRY(behind_ops(b, l, i, done, s));

@@ -180,7 +180,8 @@ static void run(const struct shape *s, const struct data *d, struct setting set,
                                            &w,
                                            s->experts ? s->pairs : 0,
                                            s->by_choice,
-                                           s->weighted, 0}};
+                                           s->weighted,
+                                           0}};
     struct op_list list = {set.cls, op, n_op, buf, 2, ROWS, ROWS},
                    other = {set.cls == ROW_DECODE ? ROW_PROMPT : ROW_DECODE, op, 0, other_buf, 2, ROWS, ROWS};
     struct kv_group kv = {0, 1, 4};

@@ -349,7 +349,8 @@ static void adapters_of_experts(void **state) {
         struct view choice = choices(&o, &r, 0), x = input(&o, by_choice ? USED * K : K, 0),
                     y = input(&o, 2 * USED * N, 0);
         o.out = y;
-        push(&o, (struct op){.kind = OP_LOWRANK, .lowrank = {x, choice, y, &w, USED, by_choice, weighted, 0}});
+        push(&o,
+             (struct op){.kind = OP_LOWRANK, .lowrank = {x, choice, y, &w, USED, by_choice, weighted, 0}});
         check(&o, "adapters of experts", (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
         bench_free(&o);
     }

@@ -131,12 +131,6 @@ static void check_cuts(const struct golden *g, const struct infer_model *m, stru
     free(got);
 }
 
-/* What magnifies what products round: two layers that are computed three times (transformers with inputs of products in 11 bits has 0.06 to
- * 0.09), and 12 positions that each of four layers chooses, others where scores are near each other (such inputs: 0.01 to 0.29). */
-static double magnified(const struct golden *g, double tolerance) {
-    return tolerance * (strcmp(g->name, "glm_moe_dsa") == 0 ? 10 : strcmp(g->name, "nanbeige") == 0 ? 5 : 1);
-}
-
 /* AMX multiplies BF16 with BF16: activations are rounded to 8 bits there, those of packed folders' prompts, too. */
 static double tolerance_on(const struct infer_engine *e, const char *form, double tolerance) {
     struct infer_engine_info info;
@@ -247,7 +241,7 @@ static void check_converted(const struct golden *g, const char *path, const char
     if (!ref_alone && !only_card) check_device(g, m, "cpu", "f32", TOL_LOGITS_FAST, NULL);
     if (have_cuda && !ref_alone) {
         check_device(g, m, "cuda, highest", "f32", TOL_LOGITS_FAST, NULL);
-        check_device(g, m, "cuda", "f32", magnified(g, TOL_LOGITS_TF32), NULL);
+        check_device(g, m, "cuda", "f32", magnified(g->name, TOL_LOGITS_TF32), NULL);
     }
     infer_model_close(m);
 }
@@ -288,7 +282,7 @@ static void check_host_experts(const struct golden *g, const struct infer_model 
     if (!infer_model_number(m, key, &n) || n == 0) return;
     static const char *const hosts[] = {"ref+cpu", "cpu+ref", "cpu+cpu"};
     for (int i = 0; i < 3 && !only_card; i++) check_device(g, m, hosts[i], "bf16", TOL_LOGITS_BF16, NULL);
-    if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", magnified(g, TOL_LOGITS_BF16), NULL);
+    if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", magnified(g->name, TOL_LOGITS_BF16), NULL);
 }
 
 static void computes_what_transformers_does(const struct golden *g) {
@@ -307,7 +301,8 @@ static void computes_what_transformers_does(const struct golden *g) {
     folder_remove(&d);
     const char *form = packed ? "codes" : "bf16";
     if (have_cuda)
-        check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : magnified(g, TOL_LOGITS_BF16), NULL);
+        check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : magnified(g->name, TOL_LOGITS_BF16),
+                     NULL);
     if (!only_card) check_device(g, m, "cpu", form, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16, NULL);
     if (!packed) check_host_experts(g, m); /* of one layer */
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);
