@@ -491,7 +491,9 @@ enum infer_status cuda_rope_tables(cuda_backend *b, int n_row, op_queue s) {
 }
 enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out,
                                 cudaStream_t stream) {
-    const op_queue s = {stream, cls == ROW_DECODE && !b->c.no_fuse && b->prop.major >= 9};
+    const op_queue s = {
+        stream,
+        false}; // (a program's first link ends before others begin, which is no link here: decode_small.cu)
     TRY(cuda_rope_tables(b, n_row, s));
     return cuda_run_ops(b, cls, 0, b->c.list[cls]->n_op, n_row, n_out, s);
 }
