@@ -51,7 +51,7 @@
 /* Goldens that magnify what a card's products round. Inputs of products in 11 bits: two layers that are computed three times (0.06 to 0.09
  * of sd); 12 positions that each of four layers chooses, others where scores are near each other (0.01 to 0.29); states of a delta rule
  * whose steps reach 2 (0.26 at one of 132 positions, 0.01 at most others). */
-static inline double magnified(const char *golden, double tolerance) {
+static inline double golden_tolerance(const char *golden, double tolerance) {
     return tolerance * (strcmp(golden, "glm_moe_dsa") == 0                                      ? 10
                         : strcmp(golden, "nanbeige") == 0 || strcmp(golden, "olmo_hybrid") == 0 ? 5
                                                                                                 : 1);

@@ -241,7 +241,7 @@ static void check_converted(const struct golden *g, const char *path, const char
     if (!ref_alone && !only_card) check_device(g, m, "cpu", "f32", TOL_LOGITS_FAST, NULL);
     if (have_cuda && !ref_alone) {
         check_device(g, m, "cuda, highest", "f32", TOL_LOGITS_FAST, NULL);
-        check_device(g, m, "cuda", "f32", magnified(g->name, TOL_LOGITS_TF32), NULL);
+        check_device(g, m, "cuda", "f32", golden_tolerance(g->name, TOL_LOGITS_TF32), NULL);
     }
     infer_model_close(m);
 }
@@ -282,7 +282,7 @@ static void check_host_experts(const struct golden *g, const struct infer_model 
     if (!infer_model_number(m, key, &n) || n == 0) return;
     static const char *const hosts[] = {"ref+cpu", "cpu+ref", "cpu+cpu"};
     for (int i = 0; i < 3 && !only_card; i++) check_device(g, m, hosts[i], "bf16", TOL_LOGITS_BF16, NULL);
-    if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", magnified(g->name, TOL_LOGITS_BF16), NULL);
+    if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", golden_tolerance(g->name, TOL_LOGITS_BF16), NULL);
 }
 
 static void computes_what_transformers_does(const struct golden *g) {
@@ -301,8 +301,8 @@ static void computes_what_transformers_does(const struct golden *g) {
     folder_remove(&d);
     const char *form = packed ? "codes" : "bf16";
     if (have_cuda)
-        check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : magnified(g->name, TOL_LOGITS_BF16),
-                     NULL);
+        check_device(g, m, "cuda", form,
+                     packed ? TOL_LOGITS_HALVES : golden_tolerance(g->name, TOL_LOGITS_BF16), NULL);
     if (!only_card) check_device(g, m, "cpu", form, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16, NULL);
     if (!packed) check_host_experts(g, m); /* of one layer */
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);

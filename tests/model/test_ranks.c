@@ -107,8 +107,8 @@ static void one_folder(void **state) {
         if (turn % 2) check_ranks(&g, m, "ref", 3 + turn / 2 % 2, TOL_LOGITS_REF);
         check_ranks(&g, m, "cpu", 2 + turn % 3, packed ? TOL_LOGITS_FINE : TOL_LOGITS_BF16);
     }
-    if (have_cuda) check_ranks(&g, m, "0,0", 2, magnified(g.name, TOL_LOGITS_TF32));
-    if (n_card > 1) check_ranks(&g, m, "0,1", 2, magnified(g.name, TOL_LOGITS_TF32));
+    if (have_cuda) check_ranks(&g, m, "0,0", 2, golden_tolerance(g.name, TOL_LOGITS_TF32));
+    if (n_card > 1) check_ranks(&g, m, "0,1", 2, golden_tolerance(g.name, TOL_LOGITS_TF32));
     turn++;
     infer_model_close(m);
     golden_free(&g);
